@@ -56,14 +56,14 @@ func (m Missing) Fetch() ib.Fault {
 
 // present reports whether a view may touch n bytes at off of r.
 func (r *Region) present(off, n uint64, write bool) bool {
-	return !r.paged() || r.mem.(PagedMemory).Present(off, n, write)
+	return r.access&isPaged == 0 || r.mem.(PagedMemory).Present(off, n, write)
 }
 
 // Missing returns what to fetch when n bytes at off of the view were
 // ib.FaultNotPresent: these, and some of the view that follows.
 func (v View) Missing(off, n uint64, write bool) Missing {
 	r := v.Region()
-	if r == nil || !r.paged() || !inside(off, n, v.n) {
+	if r == nil || r.access&isPaged == 0 || !inside(off, n, v.n) {
 		return Missing{}
 	}
 	return Missing{Region: r, Off: v.off + off, Len: max(n, min(v.n-off, fetchAhead)), Write: write}

@@ -12,7 +12,7 @@ import (
 // the count of other grants, change after Register. A lookup of an rkey reads
 // the first cache line, a lookup of an lkey both.
 type Region struct {
-	access ib.Access // and what the memory is, see sealed and so on
+	access ib.Access // and what the memory is, see isSealed and so on
 	bound  bindings  // other grants and windows on it
 	pd     *PD
 	base   uint64 // the address of byte 0; base+length does not wrap
@@ -30,10 +30,6 @@ const (
 	isSparse                               // it is a SparseMemory
 	isGuarded                              // it is Guarded, and nothing else
 )
-
-func (r *Region) sealed() bool { return r.access&isSealed != 0 }
-func (r *Region) paged() bool  { return r.access&isPaged != 0 }
-func (r *Region) sparse() bool { return r.access&isSparse != 0 }
 
 // LKey is the key for local use, in an SGE.
 func (r *Region) LKey() ib.Key { return r.local.key }
@@ -125,7 +121,7 @@ func (r *Region) CopyIn(off uint64, src []byte) ib.Fault {
 	switch {
 	case f != ib.FaultNone:
 		return f
-	case r.paged() && !r.sealed(): // the program may wait for its pages
+	case r.access&isPaged != 0 && r.access&isSealed == 0: // the program may wait for its pages
 		f = faultOf(r.mem.CopyIn(off, src))
 	default:
 		f = v.CopyIn(0, src)
@@ -140,7 +136,7 @@ func (r *Region) CopyOut(dst []byte, off uint64) ib.Fault {
 	switch {
 	case f != ib.FaultNone:
 		return f
-	case r.paged():
+	case r.access&isPaged != 0:
 		f = faultOf(r.mem.CopyOut(dst, off))
 	default:
 		f = v.CopyOut(dst, 0)
@@ -247,7 +243,7 @@ func (r *Region) load64(addr, off uint64) (uint64, ib.Fault) {
 }
 
 func (r *Region) store64(addr, off, v uint64) ib.Fault {
-	if r.sealed() {
+	if r.access&isSealed != 0 {
 		return ib.FaultNoAccess
 	}
 	p, f := r.localWord(addr, off)
@@ -262,7 +258,7 @@ func (r *Region) store64(addr, off, v uint64) ib.Fault {
 }
 
 func (r *Region) compareSwap64(addr, off, compare, swap uint64) (uint64, ib.Fault) {
-	if r.sealed() {
+	if r.access&isSealed != 0 {
 		return 0, ib.FaultNoAccess
 	}
 	p, f := r.localWord(addr, off)
@@ -277,7 +273,7 @@ func (r *Region) compareSwap64(addr, off, compare, swap uint64) (uint64, ib.Faul
 }
 
 func (r *Region) fetchAdd64(addr, off, add uint64) (uint64, ib.Fault) {
-	if r.sealed() {
+	if r.access&isSealed != 0 {
 		return 0, ib.FaultNoAccess
 	}
 	p, f := r.localWord(addr, off)

@@ -68,7 +68,7 @@ func (g *Grant) check(pd *PD, qpn rocev2.QPN, addr, length uint64, need ib.Acces
 	if !inside(off, length, g.length) {
 		return 0, ib.FaultOutOfBounds
 	}
-	if g.region.sparse() && !g.region.mem.(SparseMemory).Contains(g.off+off, length) {
+	if g.region.access&isSparse != 0 && !g.region.mem.(SparseMemory).Contains(g.off+off, length) {
 		return 0, ib.FaultOutOfBounds
 	}
 	return g.off + off, ib.FaultNone

@@ -67,7 +67,7 @@ func (v View) CopyIn(off uint64, src []byte) ib.Fault {
 		return ib.FaultNone
 	}
 	r := v.g.region
-	if r.sealed() {
+	if r.access&isSealed != 0 {
 		return ib.FaultNoAccess
 	}
 	if r.data != nil {
@@ -87,7 +87,7 @@ func (v View) CopyIn(off uint64, src []byte) ib.Fault {
 // be written. CopyIn of what lies there already copies nothing. The caller
 // makes sure that the view was resolved for writing.
 func (v View) Place(off, n uint64) []byte {
-	if !inside(off, n, v.n) || v.g == nil || v.g.region.data == nil || v.g.region.sealed() {
+	if !inside(off, n, v.n) || v.g == nil || v.g.region.data == nil || v.g.region.access&isSealed != 0 {
 		return nil
 	}
 	off += v.off
@@ -101,7 +101,7 @@ func (v View) Target(off, n uint64) []byte {
 	if v.g == nil || v.g.region.access&isGuarded == 0 {
 		return v.Place(off, n)
 	}
-	if !inside(off, n, v.n) || v.g.region.sealed() {
+	if !inside(off, n, v.n) || v.g.region.access&isSealed != 0 {
 		return nil
 	}
 	off += v.off
@@ -119,7 +119,7 @@ func (v View) Part(off, n uint64) View {
 
 // Placeable reports whether Target returns memory.
 func (v View) Placeable() bool {
-	return v.g != nil && (v.g.region.data != nil || v.g.region.access&isGuarded != 0) && !v.g.region.sealed()
+	return v.g != nil && (v.g.region.data != nil || v.g.region.access&isGuarded != 0) && v.g.region.access&isSealed == 0
 }
 
 // CopyOut reads len(dst) bytes at byte off of the view; faults as CopyIn.

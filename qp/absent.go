@@ -43,7 +43,6 @@ func (s *noSend) NotifyDrained(on bool) {
 func (s *noSend) NextPSN() rocev2.PSN { return s.next }
 func (*noSend) NextCost() int         { return 0 }
 
-func (*noSend) WantsFetch() bool              { return false }
 func (*noSend) Fetch() (Fetch, bool)          { return Fetch{}, false }
 func (*noSend) Fetched(clock.Time, conn.Need) {}
 
@@ -60,6 +59,5 @@ func (r *noRecv) Reset()                          { r.expected = 0 }
 
 func (r *noRecv) ExpectedPSN() rocev2.PSN { return r.expected }
 
-func (*noRecv) WantsFetch() bool     { return false }
 func (*noRecv) Fetch() (Fetch, bool) { return Fetch{}, false }
 func (*noRecv) Fetched(conn.Need)    {}

@@ -20,6 +20,7 @@ func TestMemoryOfQueuePairs(t *testing.T) { // not parallel: it measures the hea
 		return m.HeapAlloc
 	}
 	var scratch Scratch
+	var pauses Pauses // an engine has those of each peer
 	attr, before := p.a.Attr(), heap()
 	qps := make([]*QP, n)
 	for i := range qps {
@@ -28,6 +29,7 @@ func TestMemoryOfQueuePairs(t *testing.T) { // not parallel: it measures the hea
 		must(t, err)
 		e := *p.a
 		e.QP = q
+		q.SharePauses(&pauses)
 		p.connect(&e, p.b, attr, true)
 		qps[i] = q
 	}

@@ -28,7 +28,6 @@ type sendHalf interface {
 	NextPSN() rocev2.PSN
 	NextCost() int
 
-	WantsFetch() bool
 	Fetch() (Fetch, bool)
 	Fetched(now clock.Time, need conn.Need)
 }
@@ -46,7 +45,6 @@ type recvHalf interface {
 
 	ExpectedPSN() rocev2.PSN
 
-	WantsFetch() bool
 	Fetch() (Fetch, bool)
 	Fetched(need conn.Need)
 }

@@ -4,6 +4,7 @@ import (
 	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/qp/cc"
 	"github.com/gosoftroce/rocev2/qp/conn"
+	"github.com/gosoftroce/rocev2/qp/responder"
 	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/rocev2/clock"
 )
@@ -152,30 +153,33 @@ func (q *QP) Poll(now clock.Time, limit Limit, w Writer) (p Polled) {
 		return q.polled(&out, p)
 	}
 	yields, done := false, false
-	answers := q.resp != nil && !q.resp.Idle()
-	if answers {
+	var owed responder.Owed
+	if q.resp != nil {
+		owed = q.resp.Owes()
 		yields = q.resp.Yields() && now >= q.conn.CC.Limit.NotBefore
-		q.resp.Poll(now, true, &out)
-		done = !limit.AckFirst && lead(q, now, limit, &out, &p)
-		q.resp.Poll(now, limit.DelayAck, &out)
-		answers = q.resp.Waiting()
 	}
-	q.led = q.led && answers
+	if owed != responder.Nothing {
+		if owed != responder.AckMayWait {
+			owed = q.resp.Poll(now, true, &out)
+		}
+		done = !limit.AckFirst && lead(q, now, limit, owed, &out, &p)
+		owed = q.resp.Poll(now, limit.DelayAck, &out)
+	}
+	q.led = q.led && q.resp.Waiting()
 	if !done && requests(q) {
 		var bytes int
 		bytes, p.Blocked = q.req.Poll(now, limit.Bytes-p.Bytes, &out)
 		p.Bytes += bytes
 		if q.conn.Failed() && q.resp != nil { // a fault on this side; what was received is acknowledged all the same
 			q.flush()
-			q.resp.Poll(now, false, &out)
-			answers = true
+			owed = q.resp.Poll(now, false, &out)
 		}
 	}
 	if yields { // and the requests have had their turn
 		q.resp.Resume()
-		q.resp.Poll(now, limit.DelayAck, &out)
+		owed = q.resp.Poll(now, limit.DelayAck, &out)
 	}
-	p.AckDelayed = answers && q.resp.AckDelayed(limit.DelayAck)
+	p.AckDelayed = limit.DelayAck && owed == responder.AckMayWait
 	return q.polled(&out, p)
 }
 
@@ -191,8 +195,8 @@ const leadCost = 1 << 10
 // is the shorter one of the two, so both can leave, and arrive, as one
 // segmented datagram: there only the last one may be shorter. It reports
 // whether there was no request to send.
-func lead(q *QP, now clock.Time, limit Limit, out *conn.Output, p *Polled) (none bool) {
-	if q.led || !q.resp.Waiting() || q.resp.Pressing() || !requests(q) || q.req.NextCost() > leadCost {
+func lead(q *QP, now clock.Time, limit Limit, owed responder.Owed, out *conn.Output, p *Polled) (none bool) {
+	if q.led || owed == responder.Nothing || owed == responder.Answers || !requests(q) || q.req.NextCost() > leadCost {
 		return false
 	}
 	before := out.Packets
@@ -212,7 +216,7 @@ func (q *QP) polled(out *conn.Output, p Polled) Polled {
 	q.conn.Stats.TxPackets += uint64(out.Packets)
 	p.Packets, p.Full = out.Packets, out.Full
 	p.InFlight, p.Silent = q.InFlight()
-	p.Raised = q.conn.Events != 0 || q.send.WantsFetch() || q.recv.WantsFetch()
+	p.Raised = q.conn.Events != 0
 	return p
 }
 
@@ -254,7 +258,11 @@ func (q *QP) PollFetch() (Fetch, bool) {
 	if f, ok := q.send.Fetch(); ok {
 		return f, true
 	}
-	return q.recv.Fetch()
+	f, ok := q.recv.Fetch()
+	if !ok {
+		q.conn.Events &^= conn.Fetching
+	}
+	return f, ok
 }
 
 // Fetched has what waited for f go on. It may come late, when nothing waits any

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/memreg"
+	"github.com/gosoftroce/rocev2/qp/responder"
 	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/rocev2/clock"
 )
@@ -84,7 +85,7 @@ func (e *testEnd) poll(now clock.Time, buf []byte) int {
 func (e *testEnd) Room() []byte                      { return e.buf }
 func (e *testEnd) Commit(n int, _ *ib.AddressVector) { e.n = n }
 
-func (e *testEnd) ackDelayed() bool { return e.resp.AckDelayed(e.delay) }
+func (e *testEnd) ackDelayed() bool { return e.delay && e.resp.Owes() == responder.AckMayWait }
 
 // handle hands a packet to e that came from src.
 func (e *testEnd) handle(now clock.Time, src netip.Addr, p *rocev2.Packet) Drop {

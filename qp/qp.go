@@ -130,6 +130,9 @@ func New(c Config) (*QP, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
+	if c.Scratch == nil {
+		c.Scratch = new(Scratch)
+	}
 	q := &QP{typ: c.Type, service: c.Type.Service(), conn: conn.Conn{QPN: c.QPN, Memory: c.Memory, PD: c.PD, Scratch: c.Scratch}}
 	q.cnpEvery = NewNoticeGate(c.NotifyInterval).every
 	if c.NotifyHold {

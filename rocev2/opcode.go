@@ -124,18 +124,18 @@ const (
 	PayloadEight                       // 8 bytes: ATOMIC_WRITE
 )
 
-// Allows reports whether a payload of n bytes obeys the rule on a path with
-// this MTU.
-func (r PayloadRule) Allows(n int, mtu MTU) bool {
+// Allows reports whether a payload of n bytes obeys the rule on a path with an
+// MTU of so many bytes.
+func (r PayloadRule) Allows(n, mtu int) bool {
 	switch r {
 	case PayloadNone:
 		return n == 0
 	case PayloadMTU:
-		return n == mtu.Bytes()
+		return n == mtu
 	case PayloadNonEmpty:
-		return n > 0 && n <= mtu.Bytes()
+		return n > 0 && n <= mtu
 	case PayloadAny:
-		return n >= 0 && n <= mtu.Bytes()
+		return n >= 0 && n <= mtu
 	case PayloadEight:
 		return n == 8
 	}

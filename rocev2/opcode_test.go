@@ -127,12 +127,12 @@ func TestPayloadRules(t *testing.T) {
 	}
 	for _, tt := range tests {
 		for _, n := range tt.ok {
-			if !tt.rule.Allows(n, MTU1024) {
+			if !tt.rule.Allows(n, MTU1024.Bytes()) {
 				t.Errorf("rule %d does not allow %d bytes", tt.rule, n)
 			}
 		}
 		for _, n := range tt.bad {
-			if tt.rule.Allows(n, MTU1024) {
+			if tt.rule.Allows(n, MTU1024.Bytes()) {
 				t.Errorf("rule %d allows %d bytes", tt.rule, n)
 			}
 		}

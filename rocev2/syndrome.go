@@ -1,6 +1,7 @@
 package rocev2
 
 import (
+	"math/bits"
 	"strconv"
 	"time"
 )
@@ -95,11 +96,12 @@ var credits = [31]uint16{
 // CreditCode returns the code of the largest credit count that is not larger
 // than n (IBTA 9.7.7.2).
 func CreditCode(n int) uint8 {
-	code := uint8(0)
-	for int(code) < len(credits)-1 && int(credits[code+1]) <= n {
-		code++
+	if n < 4 {
+		return uint8(max(n, 0))
 	}
-	return code
+	// Two codes for each power of two: it, and half as much again.
+	log := bits.Len(uint(n)) - 1
+	return uint8(min(2*log+n>>(log-1)&1, len(credits)-1))
 }
 
 // rnrDelays is the RNR NAK timer encoding of IBTA 9.7.5.2.8, in units of 10

@@ -58,6 +58,14 @@ func TestCredits(t *testing.T) {
 			t.Errorf("CreditCode(%d) = %d, want %d, as for %d", n+1, got, code, n)
 		}
 	}
+	for n, code := 0, 0; n <= 1<<16; n++ {
+		if code+1 < len(credits) && int(credits[code+1]) <= n {
+			code++
+		}
+		if got := CreditCode(n); got != uint8(code) {
+			t.Fatalf("CreditCode(%d) = %d, want %d", n, got, code)
+		}
+	}
 	if got := CreditCode(-1); got != 0 {
 		t.Errorf("CreditCode(-1) = %d", got)
 	}

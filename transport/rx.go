@@ -40,13 +40,6 @@ type RxPacket struct {
 	FlowLabel    uint32 // IPv6, 20 bits; 0 also if the link cannot tell
 }
 
-// from takes what a link says of a packet, field by field: to copy as a whole
-// what was just written in parts stalls.
-func (p *RxPacket) from(meta *RxPacket) {
-	p.Src, p.Dst = meta.Src, meta.Dst
-	p.SrcPort, p.TrafficClass, p.HopLimit, p.FlowLabel = meta.SrcPort, meta.TrafficClass, meta.HopLimit, meta.FlowLabel
-}
-
 // Sizes of receive buffers.
 const (
 	RxBufferLen    = 1 << 16 // one buffer holds any datagram or coalesced run
@@ -194,8 +187,10 @@ func (b *RxBatch) SplitFrom(first int, data []byte, segment int, meta *RxPacket,
 		}
 		b.packets = append(b.packets, RxPacket{})
 		p := &b.packets[len(b.packets)-1]
-		p.from(meta)
-		p.Data = seg
+		// Field by field: to copy as a whole what was just written in
+		// parts stalls.
+		p.Data, p.Src, p.Dst = seg, meta.Src, meta.Dst
+		p.SrcPort, p.TrafficClass, p.HopLimit, p.FlowLabel = meta.SrcPort, meta.TrafficClass, meta.HopLimit, meta.FlowLabel
 		p.ICRC, p.IPID = peer.Check(i, seg)
 	}
 	return malformed

@@ -122,20 +122,15 @@ func (c *LinkCounters) Received(b *RxBatch, buffers, malformed int) {
 	c.rxPackets.Add(uint64(b.Len()))
 	c.rxBytes.Add(uint64(bytes))
 	c.rxBuffers.Add(uint64(buffers))
-	addSome(&c.rxBadICRC, bad)
-	addSome(&c.rxWeakICRC, weak)
-	addSome(&c.rxMalformed, malformed)
-}
-
-// addSome adds n, without an atomic operation for 0.
-func addSome(c *atomic.Uint64, n int) {
-	if n != 0 {
-		c.Add(uint64(n))
+	if bad|weak|malformed != 0 {
+		c.rxBadICRC.Add(uint64(bad))
+		c.rxWeakICRC.Add(uint64(weak))
+		c.rxMalformed.Add(uint64(malformed))
 	}
 }
 
 // SendFailed counts packets that could not be sent.
-func (c *LinkCounters) SendFailed(packets int) { addSome(&c.txErrors, packets) }
+func (c *LinkCounters) SendFailed(packets int) { c.txErrors.Add(uint64(packets)) }
 
 // SendWaited counts a wait for room.
 func (c *LinkCounters) SendWaited() { c.txWaits.Add(1) }

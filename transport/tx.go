@@ -62,18 +62,14 @@ func (b *TxBatch) Commit(n int, p *Path) {
 	b.pkts = append(b.pkts, txPacket{})
 	t := &b.pkts[len(b.pkts)-1] // in place: to copy what was just written in parts stalls
 	t.off, t.n, t.path = b.off, n, p
-	b.track(n+rocev2.ICRCLen, p)
-	b.off += n + rocev2.ICRCLen
-}
-
-// track keeps account of the latest run, which a packet of size bytes joins or
-// ends. Run finds the same runs.
-func (b *TxBatch) track(size int, p *Path) {
+	// The packet joins the latest run, or ends it. Run finds the same runs.
+	size := n + rocev2.ICRCLen
 	if size > b.runSize || !b.fits(size) || b.pkts[len(b.pkts)-2].path != p {
 		b.runStart, b.runSize, b.runLen = b.off, size, 0
 	}
 	b.runLen++
 	b.runShort = size < b.runSize
+	b.off += size
 }
 
 // fits reports whether the latest run can take size bytes more, as a packet.

@@ -154,13 +154,9 @@ var over = map[string]int{
 	"programs/interop/perftest.answerer":   71,
 	"programs/interop/perftest.connecting": 45,
 	"programs/interop/perftest.session":    46,
-	"memreg.Region":                        41,
-	"memreg.registered":                    41,
 	"qp.QP":                                61,
-	"qp/datagram.Sender":                   42,
 	"rdma.Conn":                            69,
 	"cmd/rocev2d/server.Server":            42,
-	"transport/udp.Link":                   42,
 	"programs/ucma.Client":                 43,
 	"programs/uverbs.Client":               61,
 }

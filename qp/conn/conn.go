@@ -37,8 +37,8 @@ type Conn struct {
 
 	Stats   Tally
 	Events  Events
-	most    uint32 // see Bound
-	Scratch *Scratch
+	most    uint32   // see Bound
+	Scratch *Scratch // nil only of a queue pair that is closed
 }
 
 // End is why a half, or the program, ended the connection.
@@ -112,30 +112,17 @@ func (c *Conn) BTH(op rocev2.Opcode, psn rocev2.PSN) rocev2.BTH {
 // Scratch is memory for what lasts no longer than a call. Connections that are
 // not used at once may share it.
 type Scratch struct {
-	wc    ib.WC // on its way to a sink
-	word  [8]byte
-	fly   cc.Flight
-	Trace *trace.Hook // gets what the connections decide, if it is not nil
+	Word   [8]byte
+	Flight cc.Flight
+	Trace  *trace.Hook // gets what the connections decide, if it is not nil
+	wc     ib.WC       // on its way to a sink
 }
-
-func (c *Conn) scratch() *Scratch {
-	if c.Scratch == nil {
-		c.Scratch = new(Scratch)
-	}
-	return c.Scratch
-}
-
-// Word returns 8 bytes of scratch.
-func (c *Conn) Word() []byte { return c.scratch().word[:] }
-
-// Flight returns scratch for what is in flight, as it was left.
-func (c *Conn) Flight() *cc.Flight { return &c.scratch().fly }
 
 // WC clears and returns the scratch completion, for Complete.
 func (c *Conn) WC() *ib.WC {
-	s := c.scratch()
-	s.wc = ib.WC{QPN: c.QPN}
-	return &s.wc
+	wc := &c.Scratch.wc
+	*wc = ib.WC{QPN: c.QPN}
+	return wc
 }
 
 // Traces reports whether Trace has somewhere to go.

@@ -6,16 +6,20 @@ import (
 	"github.com/gosoftroce/rocev2/ib"
 )
 
-// Events holds the events that were not polled yet: each kind at most once,
-// which is all that an event says.
+// Events holds what the driver has not taken yet: the events, each kind at most
+// once, which is all that an event says, and Fetching.
 type Events uint32
+
+// Fetching says that a half may have memory that must be fetched. It is no
+// event: IBTA has none with the number 31.
+const Fetching Events = 1 << 31
 
 // Raise adds an event.
 func (s *Events) Raise(e ib.Event) { *s |= 1 << e }
 
 // Poll returns the next event and takes it out.
 func (s *Events) Poll() (ib.Event, bool) {
-	if *s == 0 {
+	if *s&^Fetching == 0 {
 		return 0, false
 	}
 	e := ib.Event(bits.TrailingZeros32(uint32(*s)))

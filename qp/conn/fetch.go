@@ -49,23 +49,20 @@ type fetches struct {
 	missing [2]memreg.Missing
 	wanted  [2]bool // Poll has not returned it yet
 	pending [2]bool // Done was not called yet
-	any     bool    // something is wanted
 }
 
 // slot is the place of a need among those of its half.
 func (n Need) slot() Need { return n & 1 }
 
-// Add records what to fetch.
-func (f *Fetches) Add(need Need, m memreg.Missing) {
+// Add records what to fetch for a half of c.
+func (f *Fetches) Add(c *Conn, need Need, m memreg.Missing) {
 	if f.fetches == nil {
 		f.fetches = &fetches{}
 	}
 	i := need.slot()
-	f.missing[i], f.wanted[i], f.pending[i], f.any = m, true, true, true
+	f.missing[i], f.wanted[i], f.pending[i] = m, true, true
+	c.Events |= Fetching
 }
-
-// Any reports whether Poll has something to return.
-func (f *Fetches) Any() bool { return f.fetches != nil && f.any }
 
 // Pending reports whether what was added for a need is not done.
 func (f *Fetches) Pending(need Need) bool {
@@ -74,7 +71,7 @@ func (f *Fetches) Pending(need Need) bool {
 
 // Poll returns the next fetch, each once. The first need of this half is base.
 func (f *Fetches) Poll(base Need) (Fetch, bool) {
-	if !f.Any() {
+	if f.fetches == nil {
 		return Fetch{}, false
 	}
 	for i := range f.wanted {
@@ -84,7 +81,6 @@ func (f *Fetches) Poll(base Need) (Fetch, bool) {
 			return Fetch{Missing: m, Need: base + Need(i)}, true
 		}
 	}
-	f.any = false
 	return Fetch{}, false
 }
 

@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/memreg"
 	"github.com/gosoftroce/rocev2/qp/conn"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
@@ -38,7 +39,7 @@ func push(s *Sender, wr *ib.SendWR, length uint32, to destination) {
 		return
 	}
 	if s.datagrams() {
-		s.to[slot(s, s.queue.Tail)] = to
+		*s.to.of(s.queue.Tail) = to
 	}
 	s.queue.Push(wr, length, wr.Signaled || s.signalAll)
 }
@@ -52,7 +53,7 @@ func (s *Sender) flushes() bool { return s.c.State == ib.StateSQE || s.c.State =
 func (s *Sender) CheckPost(wr *ib.SendWR, i int) error {
 	_, to, err := s.check(wr)
 	if err == nil && s.datagrams() && !s.flushes() && i < s.queue.Room() {
-		s.to[slot(s, s.queue.Tail+uint32(i))] = to
+		*s.to.of(s.queue.Tail + uint32(i)) = to
 	}
 	return err
 }
@@ -65,7 +66,7 @@ func (s *Sender) PostChecked(wr *ib.SendWR) {
 	}
 	var to destination
 	if s.datagrams() && !s.flushes() {
-		to = s.to[slot(s, s.queue.Tail)]
+		to = *s.to.of(s.queue.Tail)
 	}
 	push(s, wr, uint32(length), to)
 }
@@ -94,13 +95,10 @@ func (s *Sender) check(wr *ib.SendWR) (length uint64, to destination, err error)
 		return 0, to, conn.CheckLocal(wr)
 	}
 	if length, err = s.length(wr); err == nil && s.datagrams() {
-		to, err = s.destination(wr)
+		to, err = destinationOf(wr, s.c.PD)
 	}
 	return length, to, err
 }
-
-// slot returns the place of request i in s.to.
-func slot(s *Sender, i uint32) uint32 { return i & uint32(len(s.to)-1) }
 
 // checkOpcode checks that the service has the operation (IBTA 10.7.2.2).
 func (s *Sender) checkOpcode(wr *ib.SendWR) error {
@@ -145,16 +143,30 @@ func (s *Sender) length(wr *ib.SendWR) (length uint64, err error) {
 	return length, nil
 }
 
-// destination returns where a datagram goes (IBTA 11.4.1.1).
-func (s *Sender) destination(wr *ib.SendWR) (destination, error) {
+// destination is where a datagram goes.
+type destination struct {
+	av   *ib.AddressVector
+	qpn  rocev2.QPN
+	qkey uint32
+}
+
+// destinations are those of the slots of a queue.
+type destinations []destination
+
+// of returns that of request i.
+func (d destinations) of(i uint32) *destination { return &d[i&uint32(len(d)-1)] }
+
+// destinationOf returns where a datagram of a queue pair of pd goes (IBTA
+// 11.4.1.1).
+func destinationOf(wr *ib.SendWR, pd *memreg.PD) (to destination, err error) {
 	if wr.AH == nil {
-		return destination{}, ib.ErrNoAH
+		return to, ib.ErrNoAH
 	}
-	to := destination{av: wr.AH.Vector(), qpn: wr.RemoteQPN, qkey: wr.RemoteQKey}
+	to = destination{av: wr.AH.Vector(), qpn: wr.RemoteQPN, qkey: wr.RemoteQKey}
 	switch {
 	case to.av == nil:
 		return to, ib.ErrAHClosed
-	case wr.AH.Domain != any(s.c.PD):
+	case wr.AH.Domain != any(pd):
 		return to, ib.ErrAHDomain
 	case to.qpn == 0:
 		return to, ib.ErrNoRemoteQPN

@@ -35,7 +35,7 @@ type Sender struct {
 	c         *conn.Conn
 	sink      queue.CompletionSink
 	queue     queue.SendRing
-	to        []destination // of each slot of the queue; UD only
+	to        destinations // of the queue; UD only
 	typ       ib.QPType
 	portMTU   rocev2.MTU
 	signalAll bool
@@ -48,19 +48,12 @@ type Sender struct {
 	fetch conn.Fetches
 }
 
-// destination is where a datagram goes.
-type destination struct {
-	av   *ib.AddressVector
-	qpn  rocev2.QPN
-	qkey uint32
-}
-
 // Init makes a sender of c, which is in RESET.
 func (s *Sender) Init(c *conn.Conn, config Config) {
 	*s = Sender{c: c, sink: config.SendCQ, typ: config.Type, portMTU: config.PortMTU, signalAll: config.SignalAll}
 	s.queue.Init(config.MaxSendWR, config.MaxSendSGE, config.MaxInline)
 	if s.datagrams() {
-		s.to = make([]destination, queue.RingSize(config.MaxSendWR))
+		s.to = make(destinations, queue.RingSize(config.MaxSendWR))
 	}
 }
 
@@ -186,9 +179,6 @@ func (s *Sender) Flush() {
 
 // Fetch returns the next memory that must be fetched, each once.
 func (s *Sender) Fetch() (conn.Fetch, bool) { return s.fetch.Poll(conn.NeedPayload) }
-
-// WantsFetch reports whether Fetch has something to return.
-func (s *Sender) WantsFetch() bool { return s.fetch.Any() }
 
 // Fetched has what waited for a fetch go on. It may come late.
 func (s *Sender) Fetched(_ clock.Time, need conn.Need) { s.fetch.Done(need) }

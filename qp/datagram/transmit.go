@@ -91,7 +91,7 @@ func (s *Sender) mayGoOn() bool {
 // It returns false if it cannot.
 func (s *Sender) pollNext(buf []byte, out *conn.Output) bool {
 	w := s.queue.At(s.queue.Head)
-	if w.Is(ib.OpLocal) {
+	if w.Kind&ib.OpLocal != 0 {
 		return s.executeLocal(w)
 	}
 	if s.sent == 0 {
@@ -108,14 +108,14 @@ func (s *Sender) pollNext(buf []byte, out *conn.Output) bool {
 	switch fault {
 	case ib.FaultNone:
 	case ib.FaultNotPresent:
-		s.fetch.Add(conn.NeedPayload, s.c.Memory.MissingLocal(s.c.PD, s.queue.List(s.queue.Head, w), uint64(off), uint64(n), 0))
+		s.fetch.Add(s.c, conn.NeedPayload, s.c.Memory.MissingLocal(s.c.PD, s.queue.List(s.queue.Head, w), uint64(off), uint64(n), 0))
 		return false
 	default:
 		s.fail(ib.StatusLocProtErr, conn.VendorErr(fault))
 		return false
 	}
 	if s.datagrams() {
-		out.CommitTo(size, s.to[slot(s, s.queue.Head)].av)
+		out.CommitTo(size, s.to.of(s.queue.Head).av)
 	} else {
 		out.Commit(size)
 	}
@@ -172,7 +172,7 @@ func (s *Sender) build(w *queue.Send, off, n uint32, buf []byte) (int, ib.Fault)
 	h.PadCount = rocev2.PadCount(int(n))
 	var b []byte
 	if s.datagrams() {
-		to := &s.to[slot(s, s.queue.Head)]
+		to := s.to.of(s.queue.Head)
 		h.DestQPN = to.qpn
 		e := rocev2.DETH{QKey: to.qkey, SrcQPN: s.c.QPN}
 		if to.qkey&privileged != 0 || s.typ == ib.GSI {
@@ -181,12 +181,12 @@ func (s *Sender) build(w *queue.Send, off, n uint32, buf []byte) (int, ib.Fault)
 		b = e.AppendTo(h.AppendTo(buf[:0]))
 	} else {
 		b = h.AppendTo(buf[:0])
-		if w.Is(ib.OpRemote) && place&placeFirst != 0 {
+		if w.Kind&ib.OpRemote != 0 && place&placeFirst != 0 {
 			e := rocev2.RETH{VA: w.Remote, RKey: w.RKey, Length: w.Length}
 			b = e.AppendTo(b)
 		}
 	}
-	if place&placeLast != 0 && w.Is(ib.OpArgument) {
+	if place&placeLast != 0 && w.Kind&ib.OpArgument != 0 {
 		b = binary.BigEndian.AppendUint32(b, w.Arg)
 	}
 	at, end := len(b), len(b)+int(n)

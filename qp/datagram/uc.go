@@ -55,16 +55,13 @@ func (r *receiver) Flush(conn.End) {
 // Fetch returns the next memory that must be fetched, each once.
 func (r *receiver) Fetch() (conn.Fetch, bool) { return r.fetch.Poll(conn.NeedMessage) }
 
-// WantsFetch reports whether Fetch has something to return.
-func (r *receiver) WantsFetch() bool { return r.fetch.Any() }
-
 // Fetched records that memory was fetched.
 func (r *receiver) Fetched(need conn.Need) { r.fetch.Done(need) }
 
 // want has memory fetched, for the messages to come.
 func (r *receiver) want(m memreg.Missing) conn.Drop {
 	if !r.fetch.Pending(conn.NeedMessage) {
-		r.fetch.Add(conn.NeedMessage, m)
+		r.fetch.Add(r.c, conn.NeedMessage, m)
 	}
 	return conn.DropNotPresent
 }
@@ -206,7 +203,7 @@ func (r *UCReceiver) executeSend(p *rocev2.Packet, info *rocev2.OpcodeInfo) conn
 	}
 	n := len(p.Payload)
 	end := uint64(r.done) + uint64(n)
-	if !info.Payload.Allows(n, r.c.Attr.PathMTU) || end > ib.MaxMessage {
+	if !info.Payload.Allows(n, r.c.MTU) || end > ib.MaxMessage {
 		return conn.DropInvalid
 	}
 	if end > r.receives.Space {
@@ -228,7 +225,7 @@ func (r *UCReceiver) executeWrite(p *rocev2.Packet, info *rocev2.OpcodeInfo) con
 		}
 		r.va, r.rkey, r.left = p.RETH.VA, ib.Key(p.RETH.RKey), p.RETH.Length
 	}
-	if !info.Payload.Allows(int(n), r.c.Attr.PathMTU) || n > r.left || info.Last != (n == r.left) {
+	if !info.Payload.Allows(int(n), r.c.MTU) || n > r.left || info.Last != (n == r.left) {
 		return conn.DropInvalid
 	}
 	if info.WithImm && !r.receives.Take() {

@@ -71,7 +71,7 @@ func (f *sniffer) sent(p *rocev2.Packet) {
 	}
 	f.checkHalf(p, info)
 	// FIRST and MIDDLE are full, LAST has at least a byte (IBTA 9.7.4.1.6).
-	if !info.Payload.Allows(len(p.Payload), f.w.p.mtu) {
+	if !info.Payload.Allows(len(p.Payload), f.w.p.mtu.Bytes()) {
 		f.w.fail("%s sends %v with %d bytes at mtu %d", f.s.name, p.BTH.Opcode, len(p.Payload), f.w.p.mtu.Bytes())
 	}
 	switch info.Role {

@@ -44,7 +44,7 @@ type Send struct {
 	SRQN       uint32     // XRC: of the peer
 	Vendor     uint16
 	Opcode     ib.Opcode
-	Kind       ib.OpcodeFlags // of Opcode
+	Kind       ib.OpcodeFlags // what Opcode is
 	Flags      uint8
 	NumSGE     uint8
 	Status     ib.Status // an error that waits for the requests before it
@@ -57,16 +57,6 @@ type Operands struct {
 	CompareAdd uint64
 	Swap       uint64 // or the 8 bytes of an inline ATOMIC WRITE, as memory has them
 }
-
-// Is reports whether the operation has one of the flags.
-func (w *Send) Is(f ib.OpcodeFlags) bool { return w.Kind&f != 0 }
-
-// Answered reports whether the request has a response of its own: no
-// acknowledgement of a later one completes it.
-func (w *Send) Answered() bool { return w.Is(ib.OpAnswered) }
-
-// ConsumesRecv reports whether the request takes a receive of the peer.
-func (w *Send) ConsumesRecv() bool { return w.Is(ib.OpConsumesRecv) }
 
 // A ring gets slots at the first post: one for requests, some for receives, of
 // which there are more than one at a time. It then has at least fewSlots, and
@@ -232,16 +222,16 @@ func (s *SendRing) Push(wr *ib.SendWR, length uint32, signaled bool) {
 	if signaled {
 		w.Flags |= Signaled
 	}
-	if wr.Solicited && w.ConsumesRecv() {
+	if wr.Solicited && w.Kind&ib.OpConsumesRecv != 0 {
 		w.Flags |= Solicited
 	}
 	if wr.Fence {
 		w.Flags |= Fence
 	}
-	if w.Is(ib.OpAtomic) {
+	if w.Kind&ib.OpAtomic != 0 {
 		s.setOperands(i, Operands{CompareAdd: wr.CompareAdd, Swap: wr.Swap})
 	}
-	if w.Is(ib.OpLocal) {
+	if w.Kind&ib.OpLocal != 0 {
 		s.setLocal(i, w, wr)
 	} else if wr.Inline != nil {
 		w.Flags |= Inline

@@ -58,7 +58,7 @@ func (g *gaps) nextMissing(now clock.Time, rq *request) bool {
 		return false
 	}
 	i, ok := g.s.requestOf(psn)
-	if !ok || !g.s.ring.At(i).Is(ib.OpReads) {
+	if !ok || g.s.ring.At(i).Kind&ib.OpReads == 0 {
 		b.Sent(h, now, g.s.max)
 		return false
 	}
@@ -83,7 +83,7 @@ func (g *gaps) cutHole(rq *request, psn rocev2.PSN, kept queue.Reorder) bool {
 	if !ok {
 		return false
 	}
-	if w := g.s.ring.At(i); w.Answered() {
+	if w := g.s.ring.At(i); w.Kind&ib.OpAnswered != 0 {
 		if psn != g.s.una && psn.Ahead(w.First)%g.s.chunk.of(w) != 0 {
 			return false
 		}
@@ -117,7 +117,7 @@ func (g *gaps) sent(now clock.Time, rq *request) {
 	b.Sent(b.NextLost(), now, g.s.max)
 	// With nothing new after it, nothing would show that it is lost again.
 	// Of a READ that comes twice much may be answered twice.
-	if b.Lost() == 0 && (g.s.empty() || g.s.inFlight() >= g.c.CC.Limit.PSNs) && (!rq.w.Is(ib.OpReads) || rq.w.PSNs == 1) {
+	if b.Lost() == 0 && (g.s.empty() || g.s.inFlight() >= g.c.CC.Limit.PSNs) && (rq.w.Kind&ib.OpReads == 0 || rq.w.PSNs == 1) {
 		g.tail, g.last = true, rq.psn
 	}
 }

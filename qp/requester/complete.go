@@ -14,7 +14,7 @@ import (
 func (s *stream) acknowledgeBefore(psn rocev2.PSN) bool {
 	for s.una != psn {
 		w := s.head()
-		if w.Answered() {
+		if w.Kind&ib.OpAnswered != 0 {
 			return false
 		}
 		n := min(psn.Ahead(w.First), w.PSNs)
@@ -40,7 +40,7 @@ func (s *stream) answered(w *queue.Send, rel uint32, last bool) {
 	if s.take(w, rel+1); rel+1 < w.PSNs {
 		return
 	}
-	if w.Is(ib.OpInvalidates) { // its data is there: the key that goes with it ends
+	if w.Kind&ib.OpInvalidates != 0 { // its data is there: the key that goes with it ends
 		if f := s.c.ExecuteLocal(&s.ring, s.ring.Head); f != ib.FaultNone {
 			s.failHead(ib.StatusLocQPOpErr, conn.VendorErr(f))
 			return
@@ -54,7 +54,7 @@ func (s *stream) answered(w *queue.Send, rel uint32, last bool) {
 // the READ was asked for again from the middle, the answers to both requests
 // are taken. Linux calls the one packet of such an answer LAST.
 func (s *stream) fits(w *queue.Send, rel uint32, first, last bool, p *rocev2.Packet, info *rocev2.OpcodeInfo) bool {
-	if !w.Is(ib.OpReads|ib.OpEmptyAnswer) || info.Headers.Has(rocev2.HasAETH) && !p.AETH.Syndrome.IsACK() {
+	if w.Kind&(ib.OpReads|ib.OpEmptyAnswer) == 0 || info.Headers.Has(rocev2.HasAETH) && !p.AETH.Syndrome.IsACK() {
 		return false
 	}
 	if info.Last != last && (last || w.Flags&queue.Resumed == 0 || s.c.Pool == nil) {
@@ -63,7 +63,7 @@ func (s *stream) fits(w *queue.Send, rel uint32, first, last bool, p *rocev2.Pac
 	if info.First != first && (first || w.Flags&queue.Resumed == 0) {
 		return false
 	}
-	if w.Is(ib.OpEmptyAnswer) {
+	if w.Kind&ib.OpEmptyAnswer != 0 {
 		return len(p.Payload) == 0
 	}
 	return len(p.Payload) == int(min(w.Length-rel<<s.c.Shift, uint32(s.c.MTU)))
@@ -102,7 +102,7 @@ func (s *stream) completeHead() bool {
 				return false
 			}
 		}
-		if s.ring.Head == s.started || !s.head().Is(ib.OpLocal) {
+		if s.ring.Head == s.started || s.head().Kind&ib.OpLocal == 0 {
 			return true
 		}
 	}

@@ -36,7 +36,7 @@ func (rq *request) limit(psns uint32, shift uint8) { rq.psns, rq.n = psns, psns<
 // those before it are lost once more.
 func (rq *request) stopAt(kept queue.Reorder, una rocev2.PSN, shift uint8) {
 	k := kept.Lowest()
-	if !rq.w.Is(ib.OpReads) || k == nil {
+	if rq.w.Kind&ib.OpReads == 0 || k == nil {
 		return
 	}
 	if info, _ := k.BTH.Opcode.Info(); info.Operation != rocev2.OpReadResponse {
@@ -55,7 +55,7 @@ func (s *stream) cut(rq *request, i uint32, psn rocev2.PSN) {
 	rq.w, rq.i, rq.psn, rq.rel, rq.psns = w, i, psn, psn.Ahead(w.First), 1
 	rq.off = rq.rel << s.c.Shift
 	rq.n = w.Length - rq.off
-	if w.Is(ib.OpReads) {
+	if w.Kind&ib.OpReads != 0 {
 		end := s.chunk.end(w, rq.rel)
 		rq.psns = end - rq.rel
 		if end < w.PSNs {
@@ -110,7 +110,7 @@ func (c chunk) place(w *queue.Send, rel uint32) (first, last bool) {
 func (c chunk) messages(w *queue.Send) uint32 {
 	switch {
 	case w.PSNs <= 1:
-	case w.Is(ib.OpReads):
+	case w.Kind&ib.OpReads != 0:
 		n := c.of(w)
 		return (w.PSNs + n - 1) / n
 	case w.Flags&queue.Split != 0:
@@ -196,14 +196,14 @@ const nearby = time.Millisecond
 // shape decides how a request of several packets goes, of which nothing was
 // sent yet: split, in longer requests, or as it is, 0.
 func (t *turn) shape(w *queue.Send, psns uint32) uint8 {
-	s, rec, c := t.r.parts()
+	s, rec, c := t.s, t.rec, t.c
 	switch {
 	case c.Pool == nil:
 	case w.Opcode == ib.OpWrite:
 		if w.Length <= splitBytes && s.accepted.has(w) {
 			return queue.Split
 		}
-	case !w.Is(ib.OpReads) || !rec.rtt.known:
+	case w.Kind&ib.OpReads == 0 || !rec.rtt.known:
 	case psns <= uint32(s.chunk):
 		// No more pairs are in flight than MaxRdAtomic. That must be
 		// enough: as much as the longest request asks for, and what
@@ -211,7 +211,7 @@ func (t *turn) shape(w *queue.Send, psns uint32) uint8 {
 		bytes := pair * c.MTU
 		inFlight := int(c.Attr.MaxRdAtomic) * bytes
 		if psns > pair && bytes >= leastPair && inFlight>>c.Shift >= int(s.chunk) &&
-			time.Duration(inFlight/readRate) >= rec.rtt.minRTT.duration() {
+			time.Duration(inFlight/readRate) >= time.Duration(rec.rtt.minRTT) {
 			return queue.Split
 		}
 	case s.longReads && s.chunk <= maxChunk/(longer*mostLonger) && t.lengthens(psns):
@@ -226,9 +226,9 @@ func (t *turn) shape(w *queue.Send, psns uint32) uint8 {
 // what is lost makes it smaller. And they must fit into what the other queue
 // pairs to that peer leave of its socket buffer.
 func (t *turn) lengthens(psns uint32) bool {
-	s, rec, c := t.r.parts()
+	s, rec, c := t.s, t.rec, t.c
 	l := &c.CC.Limit
-	if l.Burst > 0 || rec.rtt.minRTT.duration() > nearby {
+	if l.Burst > 0 || time.Duration(rec.rtt.minRTT) > nearby {
 		return false
 	}
 	long := longer * uint32(s.chunk)

@@ -54,14 +54,14 @@ func (e encoder) packet(rq *request, buf []byte) (int, ib.Fault) {
 		place |= placeLast
 	}
 	op := wireOpcodes[w.Opcode][place]
-	split := w.Flags&queue.Split != 0 && !w.Is(ib.OpReads)
+	split := w.Flags&queue.Split != 0 && w.Kind&ib.OpReads == 0
 	if split {
 		op = rocev2.RCWriteOnly
 	}
 	h := e.c.BTH(op, rq.psn)
 	h.Solicited = place&placeLast != 0 && w.Flags&queue.Solicited != 0
 	h.AckReq = rq.ack
-	if w.Is(ib.OpCarries) {
+	if w.Kind&ib.OpCarries != 0 {
 		h.PadCount = rocev2.PadCount(int(rq.n))
 	}
 	b := h.AppendTo(buf[:0])
@@ -69,14 +69,14 @@ func (e encoder) packet(rq *request, buf []byte) (int, ib.Fault) {
 		b = binary.BigEndian.AppendUint32(b, w.SRQN) // XRCETH (IBTA A14)
 	}
 	switch {
-	case w.Is(ib.OpAtomic):
+	case w.Kind&ib.OpAtomic != 0:
 		o := e.ring.Operands(rq.i)
 		a := rocev2.AtomicETH{VA: w.Remote, RKey: w.RKey, SwapAdd: o.Swap, Compare: o.CompareAdd}
 		if w.Opcode == ib.OpFetchAdd {
 			a.SwapAdd, a.Compare = o.CompareAdd, 0
 		}
 		return len(a.AppendTo(b)), ib.FaultNone
-	case w.Is(ib.OpReads):
+	case w.Kind&ib.OpReads != 0:
 		return len(rq.reth(b)), ib.FaultNone
 	case split:
 		b = rq.reth(b)
@@ -84,11 +84,11 @@ func (e encoder) packet(rq *request, buf []byte) (int, ib.Fault) {
 		f := rocev2.FETH{Type: w.FlushType, Level: w.FlushLevel}
 		r := rocev2.RETH{VA: w.Remote, RKey: w.RKey, Length: w.Arg}
 		return len(r.AppendTo(f.AppendTo(b))), ib.FaultNone
-	case w.Is(ib.OpRemote) && place&placeFirst != 0:
+	case w.Kind&ib.OpRemote != 0 && place&placeFirst != 0:
 		r := rocev2.RETH{VA: w.Remote, RKey: w.RKey, Length: w.Length}
 		b = r.AppendTo(b)
 	}
-	if place&placeLast != 0 && w.Is(ib.OpArgument) {
+	if place&placeLast != 0 && w.Kind&ib.OpArgument != 0 {
 		b = binary.BigEndian.AppendUint32(b, w.Arg)
 	}
 	if rq.n == 0 {

@@ -51,7 +51,7 @@ func (g *gaps) pipe() uint64 {
 }
 
 // waits reports whether anything is to be sent again.
-func (g *gaps) waits() bool { return g != nil && (g.tail || g.twins.due || g.lost() > 0) }
+func (g *gaps) waits() bool { return g.tail || g.twins.due || g.lost() > 0 }
 
 // arrived returns how many bytes have arrived at the peer that the controller
 // does not know of, in whatever order.
@@ -226,7 +226,7 @@ func (g *gaps) probe(now clock.Time) {
 // askedAgain takes a request that is sent again. The peer answers a READ as
 // often as it is asked.
 func (g *gaps) askedAgain(rq *request) {
-	if g != nil && rq.w.Is(ib.OpReads) {
+	if g != nil && rq.w.Kind&ib.OpReads != 0 {
 		g.late.back.Again(rq.psn.Add(int(rq.psns)))
 	}
 }
@@ -234,7 +234,7 @@ func (g *gaps) askedAgain(rq *request) {
 // wantTwin has the request for a READ, which was just sent for the first time,
 // sent once more if that pays.
 func (g *gaps) wantTwin(rq *request) {
-	if rq.psns >= twinPSNs && rq.w.Is(ib.OpReads) && g.rtt.noise > 0 &&
+	if rq.psns >= twinPSNs && rq.w.Kind&ib.OpReads != 0 && g.rtt.noise > 0 &&
 		!g.twins.off && !g.late.path.Seen() && !g.late.back.Seen() { // one that comes first would have the peer answer both
 		g.twins.psn, g.twins.due = rq.psn, true
 	}

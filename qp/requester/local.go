@@ -28,7 +28,7 @@ func (s *stream) executeLocal() bool {
 		return false
 	case w.Flags&queue.Fence != 0 && s.rd > 0:
 		return false
-	case w.Is(ib.OpInvalidates) && s.cur != s.ring.Head:
+	case w.Kind&ib.OpInvalidates != 0 && s.cur != s.ring.Head:
 		return false
 	}
 	if f := s.c.ExecuteLocal(&s.ring, s.cur); f != ib.FaultNone {

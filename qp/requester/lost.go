@@ -1,6 +1,7 @@
 package requester
 
 import (
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/qp/cc"
 	"github.com/gosoftroce/rocev2/qp/conn"
 	"github.com/gosoftroce/rocev2/qp/queue"
@@ -86,7 +87,7 @@ func (r *recovery) sequenceNAK(now clock.Time) {
 		return
 	}
 	says := r.c.Pool != nil && r.rtt.floor > 0 && !r.tells && !r.s.goesAgain() && r.retry.restarts == 0
-	if says && !r.c.Failed() && !r.holds() && !r.s.head().Answered() && r.kept().waitsAlone(now) {
+	if says && !r.c.Failed() && !r.holds() && r.s.head().Kind&ib.OpAnswered == 0 && r.kept().waitsAlone(now) {
 		return
 	}
 	r.restart(now, true)

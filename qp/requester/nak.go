@@ -9,7 +9,7 @@ import (
 // nak takes a negative acknowledgement (IBTA 9.7.5.2.1), whose PSN is in
 // flight. It acknowledges the requests before that PSN.
 func (x *response) nak() conn.Drop {
-	s, rec, c := x.r.parts()
+	s, rec, c := x.s, x.rec, x.c
 	psn, code := x.p.BTH.PSN, x.p.AETH.Syndrome
 	if !code.IsNAK() && !code.IsRNR() {
 		return x.misfit()
@@ -47,7 +47,7 @@ func (x *response) nak() conn.Drop {
 // refused fails the oldest request, which the peer has refused for good (IBTA
 // 11.6.2).
 func (x *response) refused() {
-	s := &x.r.stream
+	s := x.s
 	code, status := x.p.AETH.Syndrome, ib.StatusRemOpErr
 	switch code {
 	case rocev2.NAKInvalidRequest:
@@ -62,7 +62,7 @@ func (x *response) refused() {
 
 // countNAK counts a NAK under its code.
 func (x *response) countNAK() {
-	c := x.r.stream.c
+	c := x.c
 	st := c.Stats.Rare()
 	switch code := x.p.AETH.Syndrome; {
 	case code.IsRNR():

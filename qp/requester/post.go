@@ -23,23 +23,23 @@ var stateErrors = func() (errs [ib.NumStates]error) {
 // refuse (IBTA 10.3.1). On an error nothing was queued.
 func (r *Requester) Post(wr *ib.SendWR) error {
 	s := &r.stream
-	length, err := checkSend(s.c, &s.ring, wr)
+	length, err := lengthOf(s.c, &s.ring, wr)
 	if err != nil {
-		return err
+		return explain(&s.ring, wr, err)
 	}
 	s.c.Stats.SendPosted++
 	if s.c.Failed() {
 		s.completeError(wr.ID, wr.Opcode, ib.StatusWRFlushErr, 0)
 		return nil
 	}
-	s.push(wr, uint32(length))
+	s.ring.Push(wr, uint32(length), wr.Signaled || s.signalAll)
 	return nil
 }
 
 // CheckPost returns what Post would return, and queues nothing.
 func (r *Requester) CheckPost(wr *ib.SendWR) error {
-	_, err := checkSend(r.stream.c, &r.stream.ring, wr)
-	return err
+	_, err := lengthOf(r.stream.c, &r.stream.ring, wr)
+	return explain(&r.stream.ring, wr, err)
 }
 
 // Room returns how many requests can be posted now.
@@ -50,34 +50,28 @@ func (r *Requester) Room() int {
 	return r.stream.ring.Room()
 }
 
-// checkSend returns the length of a message, or why its request is refused.
-func checkSend(c *conn.Conn, ring *queue.SendRing, wr *ib.SendWR) (length uint64, err error) {
-	if length, err = lengthOf(c, ring, wr); err != nil {
-		err = explain(ring, wr, err)
-	}
-	return length, err
-}
-
 // lengthOf returns the length of a message, or what is wrong with its request.
 func lengthOf(c *conn.Conn, ring *queue.SendRing, wr *ib.SendWR) (length uint64, err error) {
 	switch s := c.State; {
 	case s != ib.StateRTS && s != ib.StateSQD && s != ib.StateErr:
 		return 0, stateErrors[s]
-	case ring.Full() && !c.Failed():
+	case ring.Full() && s != ib.StateErr:
 		return 0, ib.ErrQueueFull
+	case wr.Opcode == 0:
+		return 0, ib.ErrNoOpcode
 	case !wr.Opcode.Known():
-		if wr.Opcode == 0 {
-			return 0, ib.ErrNoOpcode
-		}
 		return 0, ib.ErrOpcode
-	case wr.Opcode.Is(ib.OpLocal):
+	}
+	kind := wr.Opcode.Flags()
+	switch {
+	case kind&ib.OpLocal != 0:
 		return 0, conn.CheckLocal(wr)
-	case wr.Opcode.Is(ib.OpRemote) && wr.Remote == ib.OutsideRemote:
+	case kind&ib.OpRemote != 0 && wr.Remote == ib.OutsideRemote:
 		return 0, ib.ErrRemote
-	case c.XRC() && !wr.Opcode.Is(ib.OpLocal) && (wr.RemoteSRQN == 0 || wr.RemoteSRQN>>24 != 0):
+	case c.XRC() && (wr.RemoteSRQN == 0 || wr.RemoteSRQN>>24 != 0):
 		return 0, ib.ErrRemoteSRQN
 	case wr.Inline != nil:
-		if !wr.Opcode.Is(ib.OpCarries) {
+		if kind&ib.OpCarries == 0 {
 			return 0, ib.ErrInline
 		}
 		if len(wr.Inline) > ring.MaxInline() && wr.Opcode != ib.OpAtomicWrite {
@@ -92,7 +86,7 @@ func lengthOf(c *conn.Conn, ring *queue.SendRing, wr *ib.SendWR) (length uint64,
 	if length > ib.MaxMessage {
 		return 0, ib.ErrTooLong
 	}
-	if wr.Opcode.Is(ib.OpAnswered) {
+	if kind&ib.OpAnswered != 0 {
 		return length, checkAnswered(c, wr, length)
 	}
 	return length, nil
@@ -116,7 +110,7 @@ func checkAnswered(c *conn.Conn, wr *ib.SendWR, length uint64) error {
 	return nil
 }
 
-// explain adds to err, of lengthOf, the figures that it is about.
+// explain adds to err, of lengthOf, the figures that it is about; nil is nil.
 func explain(ring *queue.SendRing, wr *ib.SendWR, err error) error {
 	switch err {
 	case ib.ErrTooLong: // an entry that stands for no memory makes it so

@@ -91,10 +91,11 @@ func (r *recovery) pipe() uint64 {
 	return r.s.posNxt - r.s.posUna
 }
 
-// silent reports whether the peer has not answered what is in flight for so
-// long that it was sent again, or would be.
-func (r *recovery) silent() bool {
-	return r.rtt.probes > 0 || r.rtt.postponed || r.retry.left < r.retry.limit && r.retry.restarts == 0
+// inFlight returns pipe, and whether the peer has not answered that for so long
+// that it was sent again, or would be.
+func (r *recovery) inFlight() (bytes uint64, silent bool) {
+	silent = r.rtt.probes > 0 || r.rtt.postponed || r.retry.left < r.retry.limit && r.retry.restarts == 0
+	return r.pipe(), silent
 }
 
 // sent takes that n packets were sent, the last of them as rq says: for the
@@ -103,7 +104,7 @@ func (r *recovery) sent(now clock.Time, rq *request, n int, repeated bool) {
 	if repeated {
 		r.c.Stats.Retransmits += uint64(n)
 		r.gaps.askedAgain(rq)
-		if rq.w.Is(ib.OpReads) {
+		if rq.w.Kind&ib.OpReads != 0 {
 			r.again = min(r.again+rq.psns, maxChunk)
 		}
 	} else {
@@ -139,13 +140,13 @@ func (r *recovery) sent(now clock.Time, rq *request, n int, repeated bool) {
 
 // waits reports whether packets are to be sent again while sending goes on
 // where it was: single ones that are lost, or a repair.
-func (r *recovery) waits() bool { return r.repair.left > 0 || r.gaps.waits() }
+func (r *recovery) waits() bool { return r.repair.left > 0 || r.gaps != nil && r.gaps.waits() }
 
 // sentAgain takes a packet that was sent again while sending goes on where it
 // was.
 func (r *recovery) sentAgain(now clock.Time, rq *request) {
 	r.c.Stats.Retransmits++
-	if rq.w.Is(ib.OpCarries) {
+	if rq.w.Kind&ib.OpCarries != 0 {
 		r.c.Stats.TxBytes += uint64(rq.n)
 	}
 	if r.c.Traces() {
@@ -195,9 +196,10 @@ func (r *recovery) progress(now clock.Time, from rocev2.PSN, pos uint64) {
 		n = r.gaps.arrived()
 	}
 	r.retry.progress(now, s.una != s.nxt)
-	r.rtt.guess(now, s.rd > 0)
-	r.rtt.flies(s.inFlight())
-	if r.rtt.progress(now, s.una) {
+	if r.rtt.probing && !r.rtt.known {
+		r.rtt.guess(now, s.rd > 0)
+	}
+	if r.rtt.progress(now, s.una, s.inFlight()) {
 		r.c.CC.Control.Undo() // the peer was only late (RFC 4015)
 		r.c.Reload()
 		r.c.Stats.Rare().SpuriousRetransmits += r.c.Stats.Retransmits - r.resent
@@ -210,10 +212,8 @@ func (r *recovery) progress(now clock.Time, from rocev2.PSN, pos uint64) {
 	if r.c.Traces() {
 		r.c.Trace(trace.Event{Kind: trace.Acked, PSN: s.una, Bytes: int(n), Flow: trace.Flow{InFlight: r.pipe()}})
 	}
-	if r.repair.failed(s.una) {
+	if r.repair.progress(s.una) {
 		r.restart(now, true)
-	} else {
-		r.repair.forget(s.una)
 	}
 	if r.gaps != nil && r.gaps.late.takeAsked(s.una) {
 		r.missing(now)
@@ -233,10 +233,12 @@ func (r *recovery) heard(now clock.Time) {
 
 // flight returns what is in flight, for the controller, until the next call.
 func (r *recovery) flight() *cc.Flight {
-	f := r.c.Flight()
+	f := &r.c.Scratch.Flight
 	*f = cc.Flight{
 		Una: r.s.posUna, Next: r.s.posNxt, Packet: fullPacket(r.c),
-		RTT: r.rtt.recent(), MinRTT: r.rtt.minRTT.duration(), RTTVar: r.rtt.rttvar,
+		// A queue makes both of the last two round trips longer, a host
+		// that was busy one of them.
+		RTT: time.Duration(min(r.rtt.last, r.rtt.before)), MinRTT: time.Duration(r.rtt.minRTT), RTTVar: r.rtt.rttvar,
 	}
 	if r.s.rd == 0 {
 		f.Pipe = r.pipe()
@@ -484,7 +486,10 @@ func (r *recovery) deadline() (clock.Time, bool) {
 // answerDue returns when something is done if no answer comes until then, while
 // the retry timer runs.
 func (r *recovery) answerDue() clock.Time {
-	at := r.rtt.earlier(r.retry.deadline)
+	at := r.retry.deadline
+	if r.rtt.active() {
+		at = min(at, r.rtt.probeAt)
+	}
 	if r.gaps != nil && r.gaps.late.waiting {
 		at = min(at, r.gaps.late.missedAt.Add(r.rtt.patience()))
 	}

@@ -37,7 +37,7 @@ func newRecovered(t *testing.T, native bool, packets int) *recovered {
 	s.c.Attr.Timeout, s.c.Attr.RetryCount, s.c.Attr.RNRRetry = 14, 1, 1
 	r.configure(ib.AttrTimeout | ib.AttrRetryCount | ib.AttrRNRRetry)
 	r.rtt.begin(s.una)
-	s.push(&ib.SendWR{Opcode: ib.OpWrite}, uint32(packets)<<s.c.Shift)
+	s.ring.Push(&ib.SendWR{Opcode: ib.OpWrite}, uint32(packets)<<s.c.Shift, s.signalAll)
 	r.send(0)
 	return r
 }
@@ -66,7 +66,7 @@ func (r *recovered) resend(now clock.Time) (places []uint32) {
 	r.t.Helper()
 	for len(places) < 1000 {
 		var rq request
-		if !r.gaps.waits() || !r.gaps.next(now, &rq, queue.Reorder{}) {
+		if r.gaps == nil || !r.gaps.waits() || !r.gaps.next(now, &rq, queue.Reorder{}) {
 			i, psn, ok := r.repair.next(r.s)
 			if !ok {
 				return places
@@ -117,7 +117,7 @@ func TestRecoveryTimeout(t *testing.T) {
 		r.timeout(now)
 	}
 	expire()
-	if n := r.send(now); now != clock.Time(timeout) || n != 4 || !r.silent() {
+	if n := r.send(now); now != clock.Time(timeout) || n != 4 || !isSilent(r) {
 		t.Fatalf("at %d %d packets are sent again", now, n)
 	}
 	r.acknowledge(now, 1)
@@ -145,7 +145,7 @@ func TestRecoveryProbe(t *testing.T) {
 		t.Errorf("%v is sent again, where the round trip is not known", again)
 	}
 	r.acknowledge(now+1000, 4)
-	if _, ok := r.deadline(); ok || r.silent() || len(r.done.ids(ib.StatusSuccess)) != 1 {
+	if _, ok := r.deadline(); ok || isSilent(r) || len(r.done.ids(ib.StatusSuccess)) != 1 {
 		t.Error("something is due, and all is acknowledged")
 	}
 }
@@ -231,15 +231,20 @@ func TestRecoveryRNR(t *testing.T) {
 func TestRecoveryWaitsForMemory(t *testing.T) {
 	t.Parallel()
 	r := newRecovered(t, false, 4)
-	r.fetch.Add(conn.NeedPayload, memreg.Missing{})
+	r.fetch.Add(r.c, conn.NeedPayload, memreg.Missing{})
 	for range 2 {
 		r.timeout(clock.Time(time.Hour))
 	}
 	if _, ok := r.deadline(); ok || r.c.Stats.Rare().Timeouts != 0 {
 		t.Error("a timer runs")
 	}
-	r.fetch.Add(conn.NeedResult, memreg.Missing{})
+	r.fetch.Add(r.c, conn.NeedResult, memreg.Missing{})
 	if r.sequenceNAK(0); !r.holds() || r.s.goesAgain() {
 		t.Error("all is sent again while the place of a response is fetched")
 	}
+}
+
+func isSilent(r *recovered) bool {
+	_, silent := r.inFlight()
+	return silent
 }

@@ -1,6 +1,7 @@
 package requester
 
 import (
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/qp/cc"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
@@ -51,7 +52,7 @@ func (p *repair) begin(s *stream, run, reads uint32, grows bool) bool {
 		return false
 	}
 	w := s.head()
-	if end := w.First.Add(int(w.PSNs)); w.Answered() {
+	if end := w.First.Add(int(w.PSNs)); w.Kind&ib.OpAnswered != 0 {
 		if !p.nextRead(w.First, end) {
 			return false
 		}
@@ -91,7 +92,7 @@ func (p *repair) next(s *stream) (cur uint32, psn rocev2.PSN, ok bool) {
 		p.left = 0 // done meanwhile
 		return 0, 0, false
 	}
-	if p.nxt != s.una && s.ring.At(p.cur).Answered() {
+	if p.nxt != s.una && s.ring.At(p.cur).Kind&ib.OpAnswered != 0 {
 		// A READ or an atomic is repaired when its turn comes. What is
 		// acknowledged up to here says nothing about it.
 		p.left, p.end, p.limit = 0, p.nxt, p.nxt
@@ -103,7 +104,7 @@ func (p *repair) next(s *stream) (cur uint32, psn rocev2.PSN, ok bool) {
 // sent takes that rq, the next packet, was sent.
 func (p *repair) sent(s *stream, rq *request) {
 	p.left--
-	if rq.w.Answered() {
+	if rq.w.Kind&ib.OpAnswered != 0 {
 		return
 	}
 	p.nxt = p.nxt.Next()
@@ -112,20 +113,21 @@ func (p *repair) sent(s *stream, rq *request) {
 	}
 }
 
-// failed reports that just the last run is acknowledged, and nothing of what
-// had been sent after it before: the peer has not kept that.
-func (p *repair) failed(una rocev2.PSN) bool {
-	return p.run > 0 && p.left == 0 && una == p.end && una.Before(p.limit)
-}
-
-// forget ends what una has got past: the repair, which may have waited for its
-// time, and the memory of the last run when all that it was about has come.
-// PSNs come again.
-func (p *repair) forget(una rocev2.PSN) {
+// progress takes that everything before una is acknowledged. It reports whether
+// the repair has failed: just the last run is acknowledged, and nothing of what
+// had been sent after it before, so the peer has not kept that. Else it ends
+// what una has got past: the repair, which may have waited for its time, and
+// the memory of the last run when all that it was about has come. PSNs come
+// again.
+func (p *repair) progress(una rocev2.PSN) (failed bool) {
+	if p.run > 0 && p.left == 0 && una == p.end && una.Before(p.limit) {
+		return true
+	}
 	if p.left > 0 && p.nxt.Before(una) {
 		p.left = 0
 	}
 	if p.run > 0 && p.left == 0 && una.After(p.end) && !una.Before(p.limit) {
 		p.run = 0
 	}
+	return false
 }

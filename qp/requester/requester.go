@@ -33,11 +33,6 @@ type Requester struct {
 	reorder  queue.Reorder // responses after a gap
 }
 
-// parts returns what sending and responses go through.
-func (r *Requester) parts() (*stream, *recovery, *conn.Conn) {
-	return &r.stream, &r.recovery, r.stream.c
-}
-
 // Init makes a requester of c, which is in RESET.
 func (r *Requester) Init(c *conn.Conn, config Config) {
 	*r = Requester{}
@@ -93,7 +88,7 @@ func (r *Requester) SetLimits(l cc.Config) {
 func (r *Requester) SharePauses(p *Pauses) { r.recovery.rtt.share(p) }
 
 // Heard takes that a packet of the peer has come.
-func (r *Requester) Heard(now clock.Time) { r.recovery.rtt.host().heard = now }
+func (r *Requester) Heard(now clock.Time) { r.recovery.rtt.pauses.heard = now }
 
 // Marked takes a sign of congestion on the path of what is in flight: a
 // notification of the peer (CNP), or a response that came marked.
@@ -129,9 +124,9 @@ func (r *Requester) NextCost() int {
 		n -= uint64(rel) << s.c.Shift
 	}
 	switch {
-	case w.Is(ib.OpReads) && begun:
+	case w.Kind&ib.OpReads != 0 && begun:
 		psns = uint64(s.chunk.end(w, rel) - rel)
-	case w.Is(ib.OpReads):
+	case w.Kind&ib.OpReads != 0:
 		psns = min(uint64(s.c.PSNs(w.Length)), uint64(s.chunk))
 	}
 	return int(min(min(n, psns<<s.c.Shift)+psns*cc.PacketOverhead, mostCounted))
@@ -156,17 +151,16 @@ func (r *Requester) HandleTimeout(now clock.Time) {
 // at all.
 func (r *Requester) Deadline() (clock.Time, bool) {
 	at, armed := r.recovery.deadline()
-	if t, ok := r.reorder.Deadline(queue.ReorderAge(r.stream.c.SRTT)); ok && (!armed || t < at) {
-		return t, true
+	if r.reorder.Len() > 0 {
+		if t, _ := r.reorder.Deadline(queue.ReorderAge(r.stream.c.SRTT)); !armed || t < at {
+			return t, true
+		}
 	}
 	return at, armed
 }
 
 // Fetch returns the next memory that must be fetched, each once.
 func (r *Requester) Fetch() (conn.Fetch, bool) { return r.recovery.fetch.Poll(conn.NeedPayload) }
-
-// WantsFetch reports whether Fetch has something to return.
-func (r *Requester) WantsFetch() bool { return r.recovery.fetch.Any() }
 
 // Fetched has what waited for a fetch go on. It may come late.
 func (r *Requester) Fetched(now clock.Time, need conn.Need) {
@@ -189,7 +183,7 @@ func (r *Requester) Middle(psn rocev2.PSN, ahead int) memreg.View {
 	}
 	w := s.head()
 	rel := psn.Ahead(w.First)
-	if !w.Is(ib.OpReads) || rel >= w.PSNs || rel%s.chunk.of(w) == 0 {
+	if w.Kind&ib.OpReads == 0 || rel >= w.PSNs || rel%s.chunk.of(w) == 0 {
 		return memreg.View{}
 	}
 	v := c.Memory.PlaceLocal(c.PD, s.ring.List(s.ring.Head, w), uint64(rel)<<c.Shift)

@@ -36,7 +36,7 @@ func newEnd(t *testing.T, control cc.Controller) *end {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &end{t: t, mr: mr, c: conn.Conn{QPN: 2, MTU: 256, Shift: 8, Memory: table, PD: pd}}
+	e := &end{t: t, mr: mr, c: conn.Conn{QPN: 2, MTU: 256, Shift: 8, Memory: table, PD: pd, Scratch: new(conn.Scratch)}}
 	e.r.Init(&e.c, Config{SendCQ: e, MaxSendWR: 16, MaxSendSGE: 1, Controller: control, MinProbe: time.Millisecond})
 	e.c.Attr.Timeout, e.c.Attr.RetryCount = 14, 7
 	e.r.Configure(ib.AttrTimeout | ib.AttrRetryCount)

@@ -14,6 +14,9 @@ import (
 // missing.
 type response struct {
 	r    *Requester
+	s    *stream
+	rec  *recovery
+	c    *conn.Conn
 	now  clock.Time
 	p    *rocev2.Packet
 	info *rocev2.OpcodeInfo
@@ -22,7 +25,7 @@ type response struct {
 // HandleResponse takes a packet of the peer's responder, in RTS or SQD. What
 // comes after a gap may be kept until that is closed.
 func (r *Requester) HandleResponse(now clock.Time, p *rocev2.Packet, info *rocev2.OpcodeInfo) conn.Drop {
-	x := response{r: r, now: now, p: p, info: info}
+	x := response{r: r, s: &r.stream, rec: &r.recovery, c: r.stream.c, now: now, p: p, info: info}
 	if info.Operation == rocev2.OpSelectiveAck {
 		return x.selectiveAck()
 	}
@@ -32,7 +35,7 @@ func (r *Requester) HandleResponse(now clock.Time, p *rocev2.Packet, info *rocev
 // handle takes the response in its turn, or keeps it, and what is kept when a
 // gap is closed.
 func (x *response) handle() conn.Drop {
-	s, rec, c := x.r.parts()
+	s, rec, c := x.s, x.rec, x.c
 	kept, una, psn := &x.r.reorder, s.una, x.p.BTH.PSN
 	d := x.execute()
 	if d == conn.DropGap {
@@ -59,7 +62,7 @@ func (x *response) handle() conn.Drop {
 // was never sent is a ghost. All others acknowledge what comes before their
 // PSN, whatever they say; then comes their own meaning.
 func (x *response) execute() conn.Drop {
-	s, rec, _ := x.r.parts()
+	s, rec := x.s, x.rec
 	psn := x.p.BTH.PSN
 	if psn.Before(s.una) {
 		return x.stale()
@@ -89,7 +92,7 @@ func (x *response) execute() conn.Drop {
 // waitsForKept reports whether a response after a gap is looked at once it is
 // kept.
 func (x *response) waitsForKept() bool {
-	s, _, c := x.r.parts()
+	s, c := x.s, x.c
 	return c.Pool != nil && x.info.Operation == rocev2.OpReadResponse && !s.goesAgain() && !c.Failed()
 }
 
@@ -98,7 +101,7 @@ func (x *response) waitsForKept() bool {
 // of a READ in the middle of its responses, which Linux sends with the PSN of
 // the request.
 func (x *response) stale() conn.Drop {
-	s, rec, _ := x.r.parts()
+	s, rec := x.s, x.rec
 	psn := x.p.BTH.PSN
 	rec.stale(x.now, psn, x.info)
 	if x.info.Operation != rocev2.OpAcknowledge {
@@ -109,7 +112,7 @@ func (x *response) stale() conn.Drop {
 		x.r.credit.update(&x.p.AETH)
 	case code.IsNAK() && code != rocev2.NAKSequence && !s.drained():
 		w := s.head()
-		if w.Is(ib.OpReads) && psn.Ahead(w.First) < s.una.Ahead(w.First) && s.possible(x.p, x.info) {
+		if w.Kind&ib.OpReads != 0 && psn.Ahead(w.First) < s.una.Ahead(w.First) && s.possible(x.p, x.info) {
 			x.countNAK()
 			x.refused()
 			return conn.DropNone
@@ -122,7 +125,7 @@ func (x *response) stale() conn.Drop {
 // several (IBTA 9.7.5.1). It does not complete a READ or an atomic: it has no
 // data (IBTA 9.7.6.1).
 func (x *response) acknowledge() conn.Drop {
-	s, _, c := x.r.parts()
+	s, c := x.s, x.c
 	psn := x.p.BTH.PSN
 	switch {
 	case s.acknowledgeBefore(psn.Next()):
@@ -138,15 +141,14 @@ func (x *response) acknowledge() conn.Drop {
 
 // misfit takes that the response does not fit its request.
 func (x *response) misfit() conn.Drop {
-	rec := &x.r.recovery
-	rec.retry.misfit()
+	x.rec.retry.misfit()
 	return conn.DropBadResponse
 }
 
 // unreached returns why the response to the oldest request is not looked at:
 // responses before it are missing, unless the connection failed.
 func (x *response) unreached() conn.Drop {
-	if x.r.stream.c.Failed() {
+	if x.c.Failed() {
 		return conn.DropNone // the packet was used
 	}
 	return conn.DropGap
@@ -155,7 +157,7 @@ func (x *response) unreached() conn.Drop {
 // readResponse takes a packet of the response to a READ, or to a request that
 // is answered like an empty one.
 func (x *response) readResponse() conn.Drop {
-	s, rec, c := x.r.parts()
+	s, rec, c := x.s, x.rec, x.c
 	psn := x.p.BTH.PSN
 	if !s.acknowledgeBefore(psn) {
 		return x.unreached()
@@ -182,16 +184,16 @@ func (x *response) readResponse() conn.Drop {
 
 // atomicResponse takes the result of an atomic.
 func (x *response) atomicResponse() conn.Drop {
-	s, _, c := x.r.parts()
+	s, c := x.s, x.c
 	if !s.acknowledgeBefore(x.p.BTH.PSN) {
 		return x.unreached()
 	}
 	w := s.head()
-	if !w.Is(ib.OpAtomic) || !x.p.AETH.Syndrome.IsACK() {
+	if w.Kind&ib.OpAtomic == 0 || !x.p.AETH.Syndrome.IsACK() {
 		return x.misfit()
 	}
 	x.r.credit.update(&x.p.AETH)
-	word := c.Word()
+	word := c.Scratch.Word[:]
 	binary.NativeEndian.PutUint64(word, x.p.AtomicAck.Original)
 	list := s.ring.List(s.ring.Head, w)
 	if f := c.Memory.Scatter(c.PD, list, 0, word); f != ib.FaultNone {
@@ -205,13 +207,13 @@ func (x *response) atomicResponse() conn.Drop {
 // of the list of the oldest request. If their place must be fetched, the
 // response is dropped, and nothing is sent until that is there.
 func (x *response) misplaced(f ib.Fault, list []ib.SGE, off uint64, n int) conn.Drop {
-	s, rec, c := x.r.parts()
+	s, rec, c := x.s, x.rec, x.c
 	if f != ib.FaultNotPresent {
 		s.failHead(ib.StatusLocProtErr, ib.VendorFault|uint32(f))
 		return conn.DropNone
 	}
 	if !rec.fetch.Pending(conn.NeedResult) {
-		rec.fetch.Add(conn.NeedResult, c.Memory.MissingLocal(c.PD, list, off, uint64(n), ib.LocalWrite))
+		rec.fetch.Add(c, conn.NeedResult, c.Memory.MissingLocal(c.PD, list, off, uint64(n), ib.LocalWrite))
 	}
 	rec.rewind()
 	return conn.DropNotPresent
@@ -221,7 +223,7 @@ func (x *response) misplaced(f ib.Fault, list []ib.SGE, off uint64, n int) conn.
 // nothing is missing before them. The next gap is repaired at once, as the
 // first was when it showed.
 func (x *response) executeKept() {
-	s, rec, c := x.r.parts()
+	s, rec, c := x.s, x.rec, x.c
 	kept := &x.r.reorder
 	for executed := false; kept.Len() > 0; kept.Pop() {
 		psn := kept.First()
@@ -230,7 +232,7 @@ func (x *response) executeKept() {
 		}
 		x.p = kept.Lowest()
 		x.info, _ = x.p.BTH.Opcode.Info()
-		if psn != s.una && s.head().Answered() {
+		if psn != s.una && s.head().Kind&ib.OpAnswered != 0 {
 			if executed {
 				rec.impliedNAK(x.now, psn, x.info)
 			}
@@ -248,7 +250,7 @@ func (x *response) executeKept() {
 // selectiveAck takes a selective acknowledgement. It acknowledges what comes
 // before its PSN, as a sequence NAK does.
 func (x *response) selectiveAck() conn.Drop {
-	s, rec, _ := x.r.parts()
+	s, rec := x.s, x.rec
 	psn := x.p.BTH.PSN
 	from, pos, d := s.una, s.posUna, conn.DropNone
 	switch {

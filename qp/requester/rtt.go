@@ -29,7 +29,7 @@ type rtt struct {
 	floor         time.Duration
 	srtt          time.Duration
 	rttvar        time.Duration
-	pauses        *Pauses // see host; nil before the first use
+	pauses        *Pauses // of the peer: the connection's own, unless they are shared
 	known         bool    // srtt is more than a guess
 	probing       bool    // since the last progress packets were sent again because of silence
 	postponed     bool    // a probe was put off since then
@@ -57,8 +57,6 @@ type rtt struct {
 type brief uint32
 
 func briefly(d time.Duration) brief { return brief(min(d, math.MaxUint32)) }
-
-func (b brief) duration() time.Duration { return time.Duration(b) }
 
 const (
 	// maxProbes is how many probes without progress double the wait; after
@@ -93,16 +91,7 @@ const (
 // init begins with the guess that a round trip takes as long as the floor, so
 // that the first probe waits four times as long.
 func (r *rtt) init(floor time.Duration) {
-	*r = rtt{floor: floor, srtt: floor}
-}
-
-// host returns the pauses of the peer, which are the connection's own unless
-// they are shared.
-func (r *rtt) host() *Pauses {
-	if r.pauses == nil {
-		r.pauses = new(Pauses)
-	}
-	return r.pauses
+	*r = rtt{floor: floor, srtt: floor, pauses: new(Pauses)}
 }
 
 // start times the acknowledgement of psn, unless another is being timed.
@@ -133,9 +122,9 @@ func (r *rtt) late() time.Duration {
 
 // judges says by when what is sent again is answered.
 func (r *rtt) judges(o *queue.Reordering, now clock.Time) {
-	m := r.minRTT.duration()
+	m := time.Duration(r.minRTT)
 	if !r.known {
-		m = r.first.duration()
+		m = time.Duration(r.first)
 	}
 	o.Now, o.Missed = now, now.Add(-r.patience())
 	o.Late, o.Soon = now.Add(-r.late()), now.Add(-m/4*3)
@@ -157,16 +146,17 @@ func (r *rtt) unasked(una rocev2.PSN) bool { return r.asked.Before(una) && r.pro
 // share has p be the pauses of the peer.
 func (r *rtt) share(p *Pauses) { r.pauses = p }
 
-// progress takes that everything before una is acknowledged, and reports
-// whether probes that were sent meanwhile have turned out spurious.
-func (r *rtt) progress(now clock.Time, una rocev2.PSN) (spurious bool) {
+// progress takes that everything before una is acknowledged, and how many
+// packets are in flight now. It reports whether probes that were sent meanwhile
+// have turned out spurious.
+func (r *rtt) progress(now clock.Time, una rocev2.PSN, inFlight uint32) (spurious bool) {
 	if r.floor == 0 {
 		return false
 	}
 	if r.known {
 		spurious = r.probing && !r.answersProbe(now)
-		if !r.resent || spurious {
-			r.paused(now)
+		if !r.resent || spurious { // it was silent though nothing was lost
+			r.pauses.add(now, time.Duration(now-r.silentSince), r.floor)
 		} else if r.probing {
 			r.backoff = 0 // the round trip is what it was
 		}
@@ -183,23 +173,20 @@ func (r *rtt) progress(now clock.Time, una rocev2.PSN) (spurious bool) {
 	}
 	r.probes = 0
 	r.noise -= min(r.noise, 1)
-	r.arm(now)
+	r.watch(now, inFlight)
 	return spurious
 }
 
-// guess takes an answer after silence: to what was sent again, or to what was
-// sent first. So a round trip that is not known takes no longer than that. With
-// a guess that is too short each probe would come before the answer to the one
-// before, and there would never be anything to measure.
+// guess takes an answer after silence, where no round trip is known: to what
+// was sent again, or to what was sent first. So a round trip takes no longer
+// than that. With a guess that is too short each probe would come before the
+// answer to the one before, and there would never be anything to measure.
 //
 // But where the answer comes soon after a probe, for the silence before it, it
 // is to the probe. Else the loss of the last packet of the first message would
 // be waited for again, four times as long as the silence was. With READs in
 // flight that is not known: data comes late, and for long.
 func (r *rtt) guess(now clock.Time, reads bool) {
-	if !r.probing || r.known {
-		return
-	}
 	d := time.Duration(now - r.silentSince)
 	if answer := time.Duration(now - r.probedAt); !reads && answer < d/probeAnswer {
 		d = answer
@@ -224,27 +211,20 @@ func (r *rtt) sample(now clock.Time) {
 	r.srtt += (d - r.srtt) / 8
 }
 
-// recent returns the lesser of the last two round trips: a queue makes both
-// longer, a host that was busy one of them.
-func (r *rtt) recent() time.Duration { return min(r.last, r.before).duration() }
-
 // answersProbe reports whether progress at now is a round trip after the
 // packets were sent again: not sooner than without queues, and not much later
 // than usual, for which a peer that must be woken has some time. Otherwise each
 // loss would be taken for a pause, and make the next wait longer.
 func (r *rtt) answersProbe(now clock.Time) bool {
 	d, silence := time.Duration(now-r.probedAt), time.Duration(now-r.silentSince)
-	return 2*d >= r.minRTT.duration() && d <= max(2*r.srtt+4*r.rttvar+r.floor/2, silence/8)
+	return 2*d >= time.Duration(r.minRTT) && d <= max(2*r.srtt+4*r.rttvar+r.floor/2, silence/8)
 }
-
-// paused takes that the peer was silent until now though nothing was lost.
-func (r *rtt) paused(now clock.Time) { r.host().add(now, time.Duration(now-r.silentSince), r.floor) }
 
 // spurious takes the second answer to what was sent twice: nothing had been
 // lost.
 func (r *rtt) spurious(now clock.Time) {
 	r.maybeSpurious = false
-	r.host().add(now, r.silence, r.floor)
+	r.pauses.add(now, r.silence, r.floor)
 }
 
 // maxPostponed is for how many waits a peer may be silent before a probe is not
@@ -256,7 +236,7 @@ const maxPostponed = 8
 // a time shows whether it is there. But the queue pair that was asked may be
 // gone, and others on its host not: so the next one asks soon.
 func (r *rtt) postpone(now clock.Time) bool {
-	p, wait := r.host(), r.wait(now)
+	p, wait := r.pauses, r.wait(now)
 	if r.probing || p.probed <= p.heard || now >= p.probed.Add(wait) || now >= r.silentSince.Add(maxPostponed*wait) {
 		return false
 	}
@@ -287,23 +267,17 @@ func (p *Pauses) Expected(now clock.Time) time.Duration {
 	return p.longest >> min(uint64(now-p.at)/pauseHalfLife, 63)
 }
 
-// arm sets the time of the next probe: the peer has just been heard, or has
-// something to answer from now on.
-func (r *rtt) arm(now clock.Time) {
+// watch sets the time of the next probe: so many packets are in flight, and the
+// peer has just been heard, or has something to answer from now on.
+func (r *rtt) watch(now clock.Time, inFlight uint32) {
 	if r.floor == 0 {
 		return
 	}
+	r.few = inFlight < fewInFlight && !r.known && r.srtt == r.floor && r.floor <= fewWait
 	if !r.probing {
 		r.silentSince = now
 	}
 	r.probeAt = now.Add(r.waits(now))
-}
-
-// watch sets the time of the next probe: what is in flight is waited for from
-// now on.
-func (r *rtt) watch(now clock.Time, inFlight uint32) {
-	r.flies(inFlight)
-	r.arm(now)
 }
 
 // many takes that more than a few packets are in flight now: they are waited
@@ -328,7 +302,7 @@ func (r *rtt) waits(now clock.Time) time.Duration {
 
 // wait is how long the peer is silent at most, as far as is known.
 func (r *rtt) wait(now clock.Time) time.Duration {
-	pause := r.host().Expected(now)
+	pause := r.pauses.Expected(now)
 	trips := 4 * (r.srtt + r.rttvar)
 	if r.few && !r.known {
 		trips = fewWait
@@ -336,16 +310,11 @@ func (r *rtt) wait(now clock.Time) time.Duration {
 	return max(r.floor, trips, min(pause+pause/4, maxPause))
 }
 
-// flies takes how many packets are in flight.
-func (r *rtt) flies(packets uint32) {
-	r.few = packets < fewInFlight && !r.known && r.srtt == r.floor && r.floor > 0 && r.floor <= fewWait
-}
-
 // probe takes that packets are sent again at now because the peer is silent. A
 // queue pair that asks once more gives others no reason to wait.
 func (r *rtt) probe(now clock.Time) {
 	if !r.probing {
-		r.host().probed = now
+		r.pauses.probed = now
 	}
 	r.probing, r.maybeSpurious, r.probedAt = true, false, now
 }
@@ -381,12 +350,4 @@ func (r *rtt) patience() time.Duration {
 		return noiseGuess
 	}
 	return r.late()
-}
-
-// earlier returns the time of the probe or the deadline.
-func (r *rtt) earlier(deadline clock.Time) clock.Time {
-	if r.active() {
-		deadline = min(r.probeAt, deadline)
-	}
-	return deadline
 }

@@ -15,29 +15,29 @@ func TestRTT(t *testing.T) {
 	var r rtt
 	r.init(0)
 	r.start(0, 1)
-	r.arm(0)
-	if r.timing || r.expired(1<<60, 1<<61) || r.earlier(77) != 77 {
+	r.watch(0, fewInFlight)
+	if r.timing || r.expired(1<<60, 1<<61) || r.active() {
 		t.Error("without a floor it does something")
 	}
 	r.init(time.Millisecond)
-	r.arm(0)
-	if got := r.earlier(1 << 60); got != 4e6 {
+	r.watch(0, fewInFlight)
+	if got := r.probeAt; !r.active() || got != 4e6 {
 		t.Errorf("first probe after %d ns, want four floors", got)
 	}
 	r.start(100, 0xffffff)
 	r.start(200, 5) // one at a time
-	r.progress(300, 0xffffff)
+	r.progress(300, 0xffffff, fewInFlight)
 	if r.known {
 		t.Error("measured before the acknowledgement")
 	}
-	r.progress(1100, 0)
+	r.progress(1100, 0, fewInFlight)
 	if r.srtt != 1000 || r.probeAt != 1100+1e6 {
 		t.Errorf("measured %v, probe at %d", r.srtt, r.probeAt)
 	}
 	r.start(2000, 3)
 	r.discard() // sent again
-	r.arm(1e9)
-	r.progress(1e9, 4)
+	r.watch(1e9, fewInFlight)
+	r.progress(1e9, 4, fewInFlight)
 	if r.srtt != 1000 {
 		t.Error("measured a packet that was sent again")
 	}
@@ -46,9 +46,9 @@ func TestRTT(t *testing.T) {
 	}
 	for range maxProbes {
 		r.backOff()
-		r.arm(0)
+		r.watch(0, fewInFlight)
 	}
-	if r.earlier(1<<60) != 1<<60 {
+	if r.active() {
 		t.Error("probes without end")
 	}
 }
@@ -68,19 +68,19 @@ func TestRTTUnderLoad(t *testing.T) {
 			answer = now.Add(slow)
 		}
 		r.start(now, psn)
-		r.arm(now)
+		r.watch(now, fewInFlight)
 		for r.expired(answer, 1<<60) {
 			r.probe(r.probeAt)
 			r.backOff()
 			r.discard() // the packet goes again
-			r.arm(r.probeAt)
+			r.watch(r.probeAt, fewInFlight)
 			if i > 100 {
 				spurious++
 			}
 		}
 		psn = psn.Next()
 		now = answer
-		r.progress(now, psn)
+		r.progress(now, psn, fewInFlight)
 	}
 	if spurious > 1 {
 		t.Errorf("%d packets were sent again for nothing after the first", spurious)
@@ -100,20 +100,20 @@ func TestRTTPauses(t *testing.T) {
 	// lost, a round trip after the last probe before.
 	silence := func(answer time.Duration, lost bool) (probes int, spurious bool) {
 		r.start(now, psn)
-		r.arm(now)
+		r.watch(now, fewInFlight)
 		end := now.Add(answer)
 		for at := r.probeAt; at < end; at = r.probeAt {
 			probes++
 			r.probe(at)
 			r.backOff()
 			r.discard()
-			r.arm(at)
+			r.watch(at, fewInFlight)
 			if lost {
 				end = at.Add(trip)
 			}
 		}
 		now, psn = end, psn.Next()
-		return probes, r.progress(now, psn)
+		return probes, r.progress(now, psn, fewInFlight)
 	}
 	wait := func() time.Duration { return time.Duration(r.probeAt - now) }
 	silence(trip, false)
@@ -154,7 +154,7 @@ func TestRTTSlowAnswers(t *testing.T) {
 		now, psn := clock.Time(0), rocev2.PSN(0)
 		for i := range 500 {
 			r.start(now, psn)
-			r.arm(now)
+			r.watch(now, fewInFlight)
 			end := now.Add(trip)
 			if i%5 == 4 { // lost
 				r.probe(r.probeAt)
@@ -163,7 +163,7 @@ func TestRTTSlowAnswers(t *testing.T) {
 				end = r.probeAt.Add(slow)
 			}
 			now, psn = end, psn.Next()
-			r.progress(now, psn)
+			r.progress(now, psn, fewInFlight)
 		}
 		if wait := time.Duration(r.probeAt - now); wait > 8*floor {
 			t.Errorf("answers after %v: the wait has grown to %v", slow, wait)
@@ -182,7 +182,7 @@ func TestOneProbeForAHost(t *testing.T) {
 	for _, r := range []*rtt{&a, &b} {
 		r.init(floor)
 		r.pauses = &host
-		r.arm(0)
+		r.watch(0, fewInFlight)
 	}
 	at := clock.Time(4 * floor)
 	if a.postpone(at) {
@@ -202,7 +202,7 @@ func TestOneProbeForAHost(t *testing.T) {
 		t.Error("the host is there, and the question was put off")
 	}
 	b.probe(b.probeAt)
-	if b.progress(b.probeAt.Add(floor), 1); b.postponed {
+	if b.progress(b.probeAt.Add(floor), 1, fewInFlight); b.postponed {
 		t.Error("late after an answer")
 	}
 }
@@ -214,14 +214,14 @@ func TestRTTNoise(t *testing.T) {
 	var r rtt
 	r.init(8 * time.Millisecond)
 	r.lossy()
-	r.progress(0, 0)
+	r.progress(0, 0, fewInFlight)
 	if r.probeAt != clock.Time(8*time.Millisecond/noiseFloor) {
 		t.Errorf("probe after %d ns while losses are to be expected", r.probeAt)
 	}
 	r.start(0, 0)
-	r.progress(1000, 1)
+	r.progress(1000, 1, fewInFlight)
 	for range noiseAcks {
-		r.progress(1000, 1)
+		r.progress(1000, 1, fewInFlight)
 	}
 	if r.probeAt != 1000+clock.Time(8*time.Millisecond) {
 		t.Errorf("probe after %d ns when there were none for long", r.probeAt)
@@ -258,18 +258,18 @@ func TestProbesWaitForAnAnswer(t *testing.T) {
 	var r rtt
 	r.init(time.Millisecond)
 	r.lossy()
-	r.arm(0)
+	r.watch(0, fewInFlight)
 	now := clock.Time(0)
 	for r.probeAt < clock.Time(trip) {
 		now = r.probeAt
 		r.probe(now)
 		r.discard()
 		r.backOff()
-		r.arm(now)
+		r.watch(now, fewInFlight)
 	}
 	now = clock.Time(trip)
 	r.guess(now, false)
-	r.progress(now, 1)
+	r.progress(now, 1, fewInFlight)
 	if r.known {
 		t.Error("measured a packet that was sent again")
 	}
@@ -286,14 +286,14 @@ func TestAnswerSoonAfterTheFirstProbe(t *testing.T) {
 	for _, reads := range []bool{false, true} {
 		var r rtt
 		r.init(100 * time.Microsecond)
-		r.arm(0)
+		r.watch(0, fewInFlight)
 		r.probe(r.probeAt)
 		r.discard()
 		r.backOff()
-		r.arm(r.probedAt)
+		r.watch(r.probedAt, fewInFlight)
 		now := r.probedAt.Add(trip)
 		r.guess(now, reads)
-		r.progress(now, 1)
+		r.progress(now, 1, fewInFlight)
 		if wait := time.Duration(r.probeAt - now); wait > time.Millisecond != reads {
 			t.Errorf("reads %v: the next probe comes %v after the answer to the first, which took %v", reads, wait, trip)
 		}

@@ -66,7 +66,7 @@ func TestLongReadRequests(t *testing.T) {
 	t.Parallel()
 	e := newEnd(t, cc.NewWindow(cc.Config{}))
 	e.c.Pool = queue.NewPool(64)
-	turn, s := turn{r: &e.r}, &e.r.stream
+	turn, s := turn{r: &e.r, s: &e.r.stream, rec: &e.r.recovery, c: &e.c}, &e.r.stream
 	s.longReads, s.chunk, e.r.recovery.rtt.known = true, 64, true
 	size := 2 * 256 * fullPacket(&e.c)
 	for _, c := range []struct {

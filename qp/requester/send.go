@@ -12,6 +12,9 @@ import (
 // tells the stream and recovery.
 type turn struct {
 	r    *Requester
+	s    *stream
+	rec  *recovery
+	c    *conn.Conn
 	now  clock.Time
 	left int // bytes of requests that the driver lets go
 	out  *conn.Output
@@ -22,19 +25,23 @@ type turn struct {
 // go. It returns the bytes that it has sent, as they count in flight, and
 // whether it has stopped only because there were no bytes left.
 func (r *Requester) Poll(now clock.Time, bytes int, out *conn.Output) (sent int, blocked bool) {
-	t := turn{r: r, now: now, left: bytes, out: out}
-	for {
+	t := turn{r: r, s: &r.stream, rec: &r.recovery, c: r.stream.c, now: now, left: bytes, out: out}
+	for !t.s.empty() || t.rec.waits() {
 		buf := out.Room()
 		if buf == nil || !t.next(buf) {
 			return bytes - t.left, t.left <= 0 && t.blocked()
 		}
 	}
+	if t.rec.paced { // there is nothing any more that could wait for its rate
+		t.rec.pace(now, false)
+	}
+	return bytes - t.left, false
 }
 
 // blocked reports whether the driver's bound alone stops the requester, as far
 // as is known without asking fences, credits and the like.
 func (t *turn) blocked() bool {
-	s, rec, c := t.r.parts()
+	s, rec, c := t.s, t.rec, t.c
 	return t.mayGoOn() && !rec.paced &&
 		(s.una == s.nxt || c.CC.Limit.Room(rec.pipe(), s.inFlight(), 1) > 0)
 }
@@ -42,7 +49,7 @@ func (t *turn) blocked() bool {
 // mayGoOn reports whether there is a request at the cursor that waits neither
 // for the peer to be ready, nor for memory, nor for RTS.
 func (t *turn) mayGoOn() bool {
-	s, rec, c := t.r.parts()
+	s, rec, c := t.s, t.rec, t.c
 	return !s.empty() && !rec.holds() &&
 		(c.State == ib.StateRTS || c.State == ib.StateSQD && s.cur != s.started)
 }
@@ -50,7 +57,7 @@ func (t *turn) mayGoOn() bool {
 // next writes what comes next: a packet that is sent again, or those at the
 // cursor. It returns false if there is nothing that may be sent now.
 func (t *turn) next(buf []byte) bool {
-	s, rec, c := t.r.parts()
+	s, rec, c := t.s, t.rec, t.c
 	if c.CC.Limit.Burst > 0 && rec.pace(t.now, t.mayGoOn()) {
 		return false
 	}
@@ -61,7 +68,7 @@ func (t *turn) next(buf []byte) bool {
 		return false
 	}
 	w := s.ring.At(s.cur)
-	if w.Is(ib.OpLocal) {
+	if w.Kind&ib.OpLocal != 0 {
 		return s.executeLocal()
 	}
 	begun := s.cur != s.started
@@ -108,12 +115,12 @@ func (t *turn) next(buf []byte) bool {
 // again writes the next packet that is sent again while sending goes on where
 // it was, and reports whether there is one.
 func (t *turn) again(buf []byte) bool {
-	s, rec, c := t.r.parts()
+	s, rec, c := t.s, t.rec, t.c
 	if rec.holds() {
 		return false
 	}
 	var rq request
-	if rec.gaps.waits() && rec.gaps.next(t.now, &rq, t.r.reorder) && t.sendAgain(&rq, buf) {
+	if rec.gaps != nil && rec.gaps.waits() && rec.gaps.next(t.now, &rq, t.r.reorder) && t.sendAgain(&rq, buf) {
 		return true
 	}
 	i, psn, ok := rec.repair.next(s)
@@ -129,7 +136,7 @@ func (t *turn) again(buf []byte) bool {
 // sendAgain writes a packet that is sent again. It returns false if it cannot
 // be written now.
 func (t *turn) sendAgain(rq *request, buf []byte) bool {
-	s, rec, c := t.r.parts()
+	s, rec, c := t.s, t.rec, t.c
 	n, fault := encoder{c, &s.ring}.packet(rq, buf)
 	if fault != ib.FaultNone {
 		if !t.fetches(rq, fault) {
@@ -148,9 +155,9 @@ func (t *turn) sendAgain(rq *request, buf []byte) bool {
 // fetches has the memory fetched that a packet is made of, and is not present.
 // It returns false for another fault.
 func (t *turn) fetches(rq *request, fault ib.Fault) bool {
-	s, rec, c := t.r.parts()
+	s, rec, c := t.s, t.rec, t.c
 	if fault == ib.FaultNotPresent && !rec.fetch.Pending(conn.NeedPayload) {
-		rec.fetch.Add(conn.NeedPayload, c.Memory.MissingLocal(c.PD, s.ring.List(rq.i, rq.w), uint64(rq.off), uint64(rq.n), 0))
+		rec.fetch.Add(c, conn.NeedPayload, c.Memory.MissingLocal(c.PD, s.ring.List(rq.i, rq.w), uint64(rq.off), uint64(rq.n), 0))
 	}
 	return fault == ib.FaultNotPresent
 }
@@ -160,9 +167,9 @@ func (t *turn) fetches(rq *request, fault ib.Fault) bool {
 // asked once for all of them: of memory in one piece, without one that asks for
 // an acknowledgement. 1 or less is no run.
 func (t *turn) runLength(rq *request) int {
-	s, rec, c := t.r.parts()
+	s, rec, c := t.s, t.rec, t.c
 	w, l := rq.w, &c.CC.Limit
-	if !w.Is(ib.OpCarries) || w.NumSGE != 1 || rec.repair.left > 0 || w.ConsumesRecv() && !t.r.credit.allows(w.SSN) {
+	if w.Kind&ib.OpCarries == 0 || w.NumSGE != 1 || rec.repair.left > 0 || w.Kind&ib.OpConsumesRecv != 0 && !t.r.credit.allows(w.SSN) {
 		return 1
 	}
 	// The last one that the limit or the driver admits asks for an
@@ -182,16 +189,16 @@ func (t *turn) runLength(rq *request) int {
 // mayStart checks the window, the depth of READs and atomics (IBTA 9.7.3),
 // fences (IBTA 10.8.3.3) and credits (IBTA 9.7.7.2).
 func (t *turn) mayStart(rq *request) bool {
-	s, rec, c := t.r.parts()
+	s, rec, c := t.s, t.rec, t.c
 	w := rq.w
 	inFlight := s.inFlight()
 	if !c.CC.Limit.Admits(rec.pipe(), inFlight, rq.cost, rq.psns) {
 		return false
 	}
-	if w.Is(ib.OpReads) && (t.r.reorder.Len() > 0 || rec.gaps != nil && rec.gaps.reads != nil) && int(inFlight+rq.psns) > c.Pool.Share(c.MTU) {
+	if w.Kind&ib.OpReads != 0 && (t.r.reorder.Len() > 0 || rec.gaps != nil && rec.gaps.reads != nil) && int(inFlight+rq.psns) > c.Pool.Share(c.MTU) {
 		return false // while something is missing there is no room for what comes
 	}
-	if w.Answered() {
+	if w.Kind&ib.OpAnswered != 0 {
 		if c.Attr.MaxRdAtomic == 0 { // lowered in SQD after the request was posted
 			s.fail(ib.StatusLocQPOpErr, 0)
 			return false
@@ -205,7 +212,7 @@ func (t *turn) mayStart(rq *request) bool {
 		// a READ before it that is repeated from its first PSN with
 		// remote access error. So such a request waits, as with a
 		// fence.
-		spoils := c.Pool == nil && w.Length == 0 && w.Is(ib.OpRemote) && (w.Opcode != ib.OpFlush || w.Arg == 0)
+		spoils := c.Pool == nil && w.Length == 0 && w.Kind&ib.OpRemote != 0 && (w.Opcode != ib.OpFlush || w.Arg == 0)
 		if w.Flags&queue.Fence != 0 || spoils {
 			return false
 		}
@@ -217,9 +224,9 @@ func (t *turn) mayStart(rq *request) bool {
 // may be sent when nothing else is in flight, and the rest once that is
 // acknowledged (IBTA 9.7.7.2).
 func (t *turn) mayProbe(rq *request, inFlight uint32) bool {
-	s, _, c := t.r.parts()
+	s, c := t.s, t.c
 	w := rq.w
-	if !w.ConsumesRecv() || t.r.credit.allows(w.SSN) || inFlight == 0 || s.ring.Head == s.cur && s.una != w.First {
+	if w.Kind&ib.OpConsumesRecv == 0 || t.r.credit.allows(w.SSN) || inFlight == 0 || s.ring.Head == s.cur && s.una != w.First {
 		t.r.credit.stalled = false
 		return true
 	}
@@ -236,12 +243,12 @@ func (t *turn) mayProbe(rq *request, inFlight uint32) bool {
 // probe beyond the credits. So nothing stays unacknowledged in a pause, which
 // would be taken for the peer's silence.
 func (t *turn) asks(rq *request) bool {
-	s, rec, c := t.r.parts()
+	s, rec, c := t.s, t.rec, t.c
 	l, size := &c.CC.Limit, fullPacket(c)
-	if rq.w.Is(ib.OpReads) || rec.sinceAck+1 >= l.AckInterval(size) || rec.repair.left == 1 || uint64(max(t.left, 0)) <= rq.cost {
+	if rq.w.Kind&ib.OpReads != 0 || rec.sinceAck+1 >= l.AckInterval(size) || rec.repair.left == 1 || uint64(max(t.left, 0)) <= rq.cost {
 		return true
 	}
-	if rq.rel == 0 && rq.w.ConsumesRecv() && !t.r.credit.allows(rq.w.SSN) {
+	if rq.rel == 0 && rq.w.Kind&ib.OpConsumesRecv != 0 && !t.r.credit.allows(rq.w.SSN) {
 		return true
 	}
 	return l.Pauses(rq.cost) || !l.Admits(rec.pipe()+rq.cost, rq.psn.Ahead(s.una)+1, uint64(size), 1)
@@ -249,7 +256,7 @@ func (t *turn) asks(rq *request) bool {
 
 // sent takes n packets for sent: a run, or the one that rq is.
 func (t *turn) sent(rq *request, n int) {
-	s, rec, c := t.r.parts()
+	s, rec, c := t.s, t.rec, t.c
 	repeated := s.goesAgain()
 	s.sent(rq, n)
 	rec.sent(t.now, rq, n, repeated)
@@ -261,12 +268,12 @@ func (t *turn) sent(rq *request, n int) {
 
 // spend tells a controller that works with rates what was sent.
 func (t *turn) spend(rq *request, n int) {
-	t.r.stream.c.Spent(t.now, int(min(rq.cost*uint64(n), mostCounted)), int(rq.psns)*n)
+	t.c.Spent(t.now, int(min(rq.cost*uint64(n), mostCounted)), int(rq.psns)*n)
 }
 
 // sealsAsLinux reports how to seal the FLUSH at the cursor.
 func (t *turn) sealsAsLinux() bool {
-	s, rec, c := t.r.parts()
+	s, rec, c := t.s, t.rec, t.c
 	if c.Pool != nil || c.XRC() { // a native peer takes both ways, and Linux has no XRC
 		return false
 	}

@@ -37,8 +37,8 @@ func (r *Requester) Flow() Flow {
 // that the peer has kept after a gap. It also reports whether the peer has not
 // answered them for so long that they were sent again, or would be.
 func (r *Requester) InFlight() (bytes int, silent bool) {
-	bytes = r.stream.c.CC.Limit.Charge(int(min(r.recovery.pipe(), mostCounted)))
-	return bytes, r.recovery.silent()
+	pipe, silent := r.recovery.inFlight()
+	return r.stream.c.CC.Limit.Charge(int(min(pipe, mostCounted))), silent
 }
 
 // Snapshot is what a requester is doing at a moment, for tests of packages

@@ -69,11 +69,6 @@ func (s *stream) setMTU() {
 // begin begins at PSN first.
 func (s *stream) begin(first rocev2.PSN) { s.una, s.nxt, s.max = first, first, first }
 
-// push takes a request of length bytes, for which there is room.
-func (s *stream) push(wr *ib.SendWR, length uint32) {
-	s.ring.Push(wr, length, wr.Signaled || s.signalAll)
-}
-
 // head returns the oldest request.
 func (s *stream) head() *queue.Send { return s.ring.At(s.ring.Head) }
 
@@ -89,7 +84,7 @@ func (s *stream) goesAgain() bool { return s.nxt != s.max }
 // after returns the request after i, which was started: where the cursor goes
 // from there.
 func (s *stream) after(i uint32) uint32 {
-	for i++; i != s.started && s.ring.At(i).Is(ib.OpLocal); i++ {
+	for i++; i != s.started && s.ring.At(i).Kind&ib.OpLocal != 0; i++ {
 	}
 	return i
 }
@@ -116,10 +111,10 @@ func (s *stream) number(w *queue.Send, psns uint32, flags uint8) {
 // sent moves the cursor past n packets: a run, or the one that rq is.
 func (s *stream) sent(rq *request, n int) {
 	w := rq.w
-	if w.Answered() {
+	if w.Kind&ib.OpAnswered != 0 {
 		s.rd++
 	}
-	if w.Is(ib.OpCarries) {
+	if w.Kind&ib.OpCarries != 0 {
 		s.c.Stats.TxBytes += uint64(rq.n) * uint64(n)
 	}
 	psns := rq.psns * uint32(n)
@@ -143,7 +138,7 @@ func (s *stream) toHead() { s.cur, s.nxt, s.posNxt, s.rd = s.ring.Head, s.una, s
 
 // rewind goes back there, to send all again.
 func (s *stream) rewind() {
-	if s.toHead(); s.una != s.max && s.head().Is(ib.OpReads) {
+	if s.toHead(); s.una != s.max && s.head().Kind&ib.OpReads != 0 {
 		s.resume(s.cur)
 	}
 }
@@ -163,7 +158,7 @@ func (s *stream) catchUp(from rocev2.PSN) {
 // requestOf returns the request that a PSN in flight belongs to.
 func (s *stream) requestOf(psn rocev2.PSN) (uint32, bool) {
 	for i := s.ring.Head; i != s.started; i = s.after(i) {
-		if w := s.ring.At(i); !w.Is(ib.OpLocal) && psn.Ahead(w.First) < w.PSNs {
+		if w := s.ring.At(i); w.Kind&ib.OpLocal == 0 && psn.Ahead(w.First) < w.PSNs {
 			return i, true
 		}
 	}
@@ -180,7 +175,7 @@ func (s *stream) inHead(psn rocev2.PSN) bool {
 // the middle of a READ: there is no packet of that PSN to be sent again.
 func (s *stream) awaitsRest() bool {
 	w := s.head()
-	return w.Is(ib.OpReads) && s.una.Ahead(w.First)%s.chunk.of(w) != 0
+	return w.Kind&ib.OpReads != 0 && s.una.Ahead(w.First)%s.chunk.of(w) != 0
 }
 
 // readsUntil returns end, or the first PSN before it of a request in flight
@@ -189,7 +184,7 @@ func (s *stream) readsUntil(end rocev2.PSN) rocev2.PSN {
 	at := s.una
 	for i := s.ring.Head; i != s.started && at.Before(end); i = s.after(i) {
 		w := s.ring.At(i)
-		if !w.Is(ib.OpReads) {
+		if w.Kind&ib.OpReads == 0 {
 			return at
 		}
 		at = w.First.Add(int(w.PSNs))
@@ -205,7 +200,7 @@ func (s *stream) answers(b *queue.Scoreboard) (n int) {
 		return 0
 	}
 	for i := s.ring.Head; i != s.started; i = s.after(i) {
-		if w := s.ring.At(i); w.Is(ib.OpReads) && w.PSNs > 1 {
+		if w := s.ring.At(i); w.Kind&ib.OpReads != 0 && w.PSNs > 1 {
 			n += b.Answers(w.First, w.PSNs, s.chunk.of(w))
 		}
 	}

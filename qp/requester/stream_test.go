@@ -33,7 +33,7 @@ func (s *sink) ids(status ib.Status) (ids []uint64) {
 // PSNs begin anew, without the other parts.
 func newStream(readChunk int) (*stream, *sink) {
 	s, done := new(stream), new(sink)
-	c := &conn.Conn{MTU: 256, Shift: 8, State: ib.StateRTS}
+	c := &conn.Conn{MTU: 256, Shift: 8, State: ib.StateRTS, Scratch: new(conn.Scratch)}
 	s.init(c, &Config{SendCQ: done, MaxSendWR: 16, MaxSendSGE: 1, ReadChunk: readChunk, SignalAll: true})
 	s.reset()
 	s.setMTU()
@@ -62,9 +62,9 @@ func (s *stream) send() (sent []request) {
 func TestStreamCuts(t *testing.T) {
 	t.Parallel()
 	s, _ := newStream(512)
-	s.push(&ib.SendWR{Opcode: ib.OpWrite}, 600)
-	s.push(&ib.SendWR{Opcode: ib.OpRead}, 1100)
-	s.push(&ib.SendWR{Opcode: ib.OpSend}, 0)
+	s.ring.Push(&ib.SendWR{Opcode: ib.OpWrite}, 600, s.signalAll)
+	s.ring.Push(&ib.SendWR{Opcode: ib.OpRead}, 1100, s.signalAll)
+	s.ring.Push(&ib.SendWR{Opcode: ib.OpSend}, 0, s.signalAll)
 	type cut struct {
 		psn     rocev2.PSN
 		off, n  uint32
@@ -96,7 +96,7 @@ func TestStreamAcknowledges(t *testing.T) {
 	t.Parallel()
 	s, done := newStream(0)
 	for i, op := range []ib.Opcode{ib.OpWrite, ib.OpSend, ib.OpRead, ib.OpWrite} {
-		s.push(&ib.SendWR{ID: uint64(i), Opcode: op}, 512)
+		s.ring.Push(&ib.SendWR{ID: uint64(i), Opcode: op}, 512, s.signalAll)
 	}
 	s.send()
 	first := s.una
@@ -133,7 +133,7 @@ func TestStreamFails(t *testing.T) {
 	t.Parallel()
 	s, done := newStream(0)
 	for i := range 3 {
-		s.push(&ib.SendWR{ID: uint64(i), Opcode: ib.OpWrite}, 8)
+		s.ring.Push(&ib.SendWR{ID: uint64(i), Opcode: ib.OpWrite}, 8, s.signalAll)
 	}
 	w := s.ring.At(0)
 	s.number(w, 1, 0)
@@ -159,7 +159,7 @@ func TestStreamFails(t *testing.T) {
 func TestStreamFits(t *testing.T) {
 	t.Parallel()
 	s, _ := newStream(0)
-	s.push(&ib.SendWR{Opcode: ib.OpRead}, 600)
+	s.ring.Push(&ib.SendWR{Opcode: ib.OpRead}, 600, s.signalAll)
 	s.send()
 	w := s.head()
 	for _, c := range []struct {

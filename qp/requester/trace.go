@@ -16,7 +16,7 @@ var lossNames = [...]trace.Why{
 // all but their PSNs have in common.
 func (rq *request) event(n int, why trace.Why, inFlight uint64) trace.Event {
 	e := trace.Event{Kind: trace.Sent, Why: why, PSN: rq.psn, Packets: n, Flow: trace.Flow{InFlight: inFlight}}
-	if rq.w.Is(ib.OpCarries) {
+	if rq.w.Kind&ib.OpCarries != 0 {
 		e.Bytes = int(rq.n) * n
 	}
 	return e

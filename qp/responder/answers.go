@@ -54,13 +54,10 @@ func (a *answers) acknowledge(psn rocev2.PSN) {
 	a.c.Stats.AcksMerged += uint64(a.queue.ack(psn, a.msn))
 }
 
-// nak adds a NAK for the expected packet, unless the same one waits already.
-func (a *answers) nak(s rocev2.Syndrome) { a.queue.nak(s, a.epsn, a.msn) }
-
-// nakTwice adds a sequence NAK for the expected packet, twice if that is wanted
-// and there is room.
-func (a *answers) nakTwice(twice bool) {
-	if a.queue.nak(rocev2.NAKSequence, a.epsn, a.msn) && twice && !a.queue.full() {
+// nak adds a NAK for the expected packet, unless the same one waits already,
+// and twice if that is wanted and there is room.
+func (a *answers) nak(s rocev2.Syndrome, twice bool) {
+	if a.queue.nak(s, a.epsn, a.msn) && twice && !a.queue.full() {
 		a.queue.push(*a.queue.at(a.queue.tail - 1))
 	}
 }
@@ -133,14 +130,6 @@ func (a *answers) reserve(psns uint32) (e *resource, index uint8) {
 	return e, index
 }
 
-// waiting reports whether any answer waits to be sent.
-func (a *answers) waiting() bool { return a.queue.head != a.queue.tail }
-
-// lone reports whether all that waits is an acknowledgement.
-func (a *answers) lone() bool {
-	return a.queue.tail-a.queue.head == 1 && a.queue.at(a.queue.head).kind == responseAck
-}
-
 // onlyAsks reports whether nothing waits but a sequence NAK for what is
 // expected now.
 func (a *answers) onlyAsks() bool { return a.queue.onlyNAK(a.epsn, a.msn) }
@@ -154,7 +143,7 @@ func (a *answers) first() *response { return a.queue.at(a.queue.head) }
 func (a *answers) of(e *response) *resource { return a.res.at(e.res) }
 
 // sent says that n packets of the first answer were written, or all of it if it
-// is not to a READ.
+// is not to a READ. It takes an answer away that is complete.
 func (a *answers) sent(n int) {
 	e := a.first()
 	if e.kind == responseRead {
@@ -163,12 +152,7 @@ func (a *answers) sent(n int) {
 			return
 		}
 	}
-	a.drop()
-}
-
-// drop takes the first answer away.
-func (a *answers) drop() {
-	if e := a.first(); e.kind >= responseRead && !e.part {
+	if e.kind >= responseRead && !e.part {
 		a.of(e).pending = pendingNone
 	}
 	a.queue.head++

@@ -121,7 +121,7 @@ func (x *executor) send(p *rocev2.Packet, info *rocev2.OpcodeInfo) outcome {
 		x.done = 0
 	}
 	n := len(p.Payload)
-	if !info.Payload.Allows(n, x.c.Attr.PathMTU) || uint64(x.done)+uint64(n) > ib.MaxMessage {
+	if !info.Payload.Allows(n, x.c.MTU) || uint64(x.done)+uint64(n) > ib.MaxMessage {
 		return invalidRequest()
 	}
 	if uint64(x.done)+uint64(n) > x.receives.Space {
@@ -177,7 +177,7 @@ func (x *executor) write(p *rocev2.Packet, info *rocev2.OpcodeInfo) outcome {
 	}
 	// Exactly what is left, or a full packet and more to come (IBTA
 	// 9.7.4.1.6).
-	if !info.Payload.Allows(int(n), x.c.Attr.PathMTU) || n > x.left || info.Last != (n == x.left) {
+	if !info.Payload.Allows(int(n), x.c.MTU) || n > x.left || info.Last != (n == x.left) {
 		return invalidRequest()
 	}
 	if n > 0 {
@@ -280,7 +280,7 @@ func (x *executor) abort(o outcome) {
 func (x *executor) await(p *rocev2.Packet, m memreg.Missing) outcome {
 	if !x.awaits(p.BTH.PSN) {
 		x.pagePSN = p.BTH.PSN
-		x.fetch.Add(conn.NeedMessage, m)
+		x.fetch.Add(x.c, conn.NeedMessage, m)
 	}
 	return outcome{verdict: notPresent}
 }

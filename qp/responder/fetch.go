@@ -18,9 +18,6 @@ func (r *Responder) Fetch() (conn.Fetch, bool) {
 	return f, ok
 }
 
-// WantsFetch reports whether Fetch has something to return.
-func (r *Responder) WantsFetch() bool { return r.exec.fetch.Any() || r.out.fetch.Any() }
-
 // Fetched has what waited for a fetch go on. It may come late.
 func (r *Responder) Fetched(need conn.Need) {
 	switch {
@@ -28,7 +25,7 @@ func (r *Responder) Fetched(need conn.Need) {
 		r.out.fetched()
 	case r.exec.fetched(r.answers.epsn) && r.gap.nak.sent:
 		r.gap.repeats(r.answers.epsn)
-		r.answers.nak(rocev2.NAKSequence)
+		r.answers.nak(rocev2.NAKSequence, false)
 	}
 }
 
@@ -57,7 +54,7 @@ func (t *transmitter) awaitPage(e *response) {
 		m = v.Missing(0, uint64(next), false)
 		v.Release()
 	}
-	t.fetch.Add(conn.NeedAnswer, m)
+	t.fetch.Add(t.exec.c, conn.NeedAnswer, m)
 }
 
 // persist has the bytes of a FLUSH brought to stable storage, or says what came
@@ -76,7 +73,7 @@ func (t *transmitter) persist(e *response) ib.Fault {
 	v.Release()
 	t.answers.persisting()
 	t.ticket++
-	t.fetch.Add(conn.NeedAnswer, v.Persist())
+	t.fetch.Add(t.exec.c, conn.NeedAnswer, v.Persist())
 	return ib.FaultNotPresent
 }
 
@@ -92,10 +89,6 @@ func (t *transmitter) persisted(f *conn.Fetch) {
 func (t *transmitter) handleTimeout(now clock.Time) {
 	t.paced = t.paced && now < t.exec.c.CC.Limit.NotBefore
 }
-
-// deadline returns when the rate lets answers go on, and whether any waits for
-// that.
-func (t *transmitter) deadline() (clock.Time, bool) { return t.exec.c.Resumes(), t.paced }
 
 // resume has the answers to READs go on after requests.
 func (t *transmitter) resume() { t.yields = false }

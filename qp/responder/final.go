@@ -14,10 +14,10 @@ func (r *Responder) PollFinal(buf []byte) int {
 
 func (t *transmitter) final(buf []byte) int {
 	t.answers.reduce()
-	if !t.answers.waiting() {
+	if t.answers.queue.empty() {
 		return 0
 	}
-	return t.writeShort(buf)
+	return t.writeShort(t.answers.first(), buf)
 }
 
 // finish ends the connection without a word but for the acknowledgement of what

@@ -197,9 +197,10 @@ func (g *gap) poll(out *conn.Output, expected, msn rocev2.PSN) (told, ok bool) {
 // expire gives back what is kept for too long.
 func (g *gap) expire(now clock.Time) { g.c.Expire(&g.reorder, now, queue.RequestAge(g.c.SRTT)) }
 
-// deadline returns when expire has something to do, and whether at all.
-func (g *gap) deadline() (clock.Time, bool) {
-	return g.reorder.Deadline(queue.RequestAge(g.c.SRTT))
+// deadline returns when expire has something to do, if packets are kept.
+func (g *gap) deadline() clock.Time {
+	at, _ := g.reorder.Deadline(queue.RequestAge(g.c.SRTT))
+	return at
 }
 
 // discard gives back what is kept.

@@ -115,14 +115,14 @@ func (r *Responder) fail(o outcome) conn.Drop {
 	switch o.verdict {
 	case notReady: // the peer sends everything again later (RNR NAK, IBTA 9.7.5.2.8)
 		r.gap.silence()
-		r.answers.nak(rocev2.SyndromeRNR(r.exec.c.Attr.MinRNRTimer))
+		r.answers.nak(rocev2.SyndromeRNR(r.exec.c.Attr.MinRNRTimer), false)
 		return conn.DropRNR
 	case notPresent: // it is asked for when the page is there
 		r.gap.asked(r.answers.epsn)
 		return conn.DropNotPresent
 	case busy: // it is asked for after the answers that wait
 		r.gap.asked(r.answers.epsn)
-		r.answers.nak(rocev2.NAKSequence)
+		r.answers.nak(rocev2.NAKSequence, false)
 		return conn.DropRdAtomic
 	}
 	r.refuse(r.answers.epsn, o)
@@ -178,6 +178,6 @@ func (r *Responder) handleKept(now clock.Time) {
 // takes both for one. Nothing is asked for whose page is on its way.
 func (r *Responder) ask(now clock.Time, psn rocev2.PSN) {
 	if !r.exec.awaits(r.answers.epsn) && r.gap.asks(now, r.answers.epsn, psn) {
-		r.answers.nakTwice(r.gap.holds())
+		r.answers.nak(rocev2.NAKSequence, r.gap.holds())
 	}
 }

@@ -68,9 +68,15 @@ func (r *Responder) HandleTimeout(now clock.Time) {
 
 // Deadline returns when HandleTimeout wants to be called, and whether at all.
 func (r *Responder) Deadline() (clock.Time, bool) {
-	at, armed := r.gap.deadline()
-	if next, paced := r.out.deadline(); paced && (!armed || next < at) {
-		return next, true
+	var at clock.Time
+	armed := r.gap.holds()
+	if armed {
+		at = r.gap.deadline()
+	}
+	if r.out.paced { // until the rate lets answers to READs go on
+		if next := r.exec.c.Resumes(); !armed || next < at {
+			return next, true
+		}
 	}
 	return at, armed
 }

@@ -9,19 +9,39 @@ import (
 	"github.com/gosoftroce/rocev2/rocev2/clock"
 )
 
-// Waiting reports whether any answer waits to be sent.
-func (r *Responder) Waiting() bool { return r.out.waiting() }
+// Owed is what a responder has to send.
+type Owed uint8
+
+const (
+	Nothing    Owed = iota
+	AckMayWait      // a lone acknowledgement, for which the peer does not wait
+	AckNow          // a lone acknowledgement: the peer can send nothing before it comes
+	Answers         // anything else
+)
+
+// Owes returns what waits to be sent.
+func (r *Responder) Owes() Owed {
+	q := &r.answers.queue
+	switch n := q.tail - q.head; {
+	case r.gap.tell:
+		return Answers
+	case n == 0:
+		return Nothing
+	case n > 1 || q.at(q.head).kind != responseAck:
+		return Answers
+	case r.exec.starves(r.answers.msn):
+		return AckNow
+	}
+	return AckMayWait
+}
+
+// Waiting reports whether an answer waits that is not a selective
+// acknowledgement.
+func (r *Responder) Waiting() bool { return !r.answers.queue.empty() }
 
 // Pressing reports whether an answer other than a lone acknowledgement waits to
 // be sent.
-func (r *Responder) Pressing() bool { return r.gap.tell || r.out.waiting() && !r.out.lone() }
-
-// AckDelayed reports whether all that waits is an acknowledgement, which waits
-// on if delay is set, unless the peer can send nothing before it comes.
-func (r *Responder) AckDelayed(delay bool) bool { return delay && r.out.mayWait() }
-
-// Idle reports whether Poll has nothing to write, and Resume nothing to do.
-func (r *Responder) Idle() bool { return !r.out.waiting() && !r.gap.tell && !r.out.yields }
+func (r *Responder) Pressing() bool { return r.Owes() == Answers }
 
 // Yields reports whether the answers to READs wait for requests to have their
 // turn at the rate of both. Resume ends that.
@@ -30,33 +50,34 @@ func (r *Responder) Yields() bool { return r.out.yields }
 // Resume has the answers to READs go on.
 func (r *Responder) Resume() { r.out.resume() }
 
-// Poll writes answers until out takes no more or none waits. With delay a lone
-// acknowledgement waits on. A selective acknowledgement comes before the
-// sequence NAK for the same gap, and after all other answers: they are older,
-// and so are their MSNs.
-func (r *Responder) Poll(now clock.Time, delay bool, out *conn.Output) {
+// Poll writes answers until out takes no more or none waits, and returns what
+// is left. With delay a lone acknowledgement that may wait does. A selective
+// acknowledgement comes before the sequence NAK for the same gap, and after all
+// other answers: they are older, and so are their MSNs.
+func (r *Responder) Poll(now clock.Time, delay bool, out *conn.Output) (left Owed) {
 	for {
-		if r.gap.tell && r.out.onlyAsks() {
+		if r.gap.tell && r.answers.onlyAsks() {
 			told, ok := r.gap.poll(out, r.answers.epsn, r.answers.msn)
 			if !ok {
-				return
+				return Answers
 			}
 			if told {
 				r.out.acknowledged()
 			}
 		}
-		if !r.out.waiting() || r.AckDelayed(delay && !r.gap.tell) {
-			return
+		left = r.Owes()
+		if left == Nothing || left == AckMayWait && delay {
+			return left
 		}
 		buf := out.Room()
 		if buf == nil {
-			return
+			return left
 		}
 		wrote, f := r.out.next(now, buf, out)
 		if f != ib.FaultNone {
 			r.refuse(r.out.first(), refuseFault(f))
 		} else if !wrote {
-			return
+			return r.Owes()
 		}
 	}
 }
@@ -72,19 +93,6 @@ type transmitter struct {
 	yields  bool   // READs have had the last burst: the next one is for requests, if there are any
 }
 
-func (t *transmitter) waiting() bool { return t.answers.waiting() }
-
-// lone reports whether all that waits is an acknowledgement.
-func (t *transmitter) lone() bool { return t.answers.lone() }
-
-// mayWait reports whether that may wait: the peer can send something before it
-// comes.
-func (t *transmitter) mayWait() bool { return t.answers.lone() && !t.exec.starves(t.answers.msn) }
-
-// onlyAsks reports whether nothing waits but a sequence NAK for what is
-// expected now.
-func (t *transmitter) onlyAsks() bool { return t.answers.onlyAsks() }
-
 // acknowledged says that all was acknowledged that was executed.
 func (t *transmitter) acknowledged() { t.answers.acknowledged(t.answers.epsn.Add(-1)) }
 
@@ -94,11 +102,11 @@ func (t *transmitter) first() rocev2.PSN { return t.answers.of(t.answers.first()
 // next writes the next answer: one packet, or a run of a READ's. It returns
 // false if nothing can be sent. A fault ends the connection.
 func (t *transmitter) next(now clock.Time, buf []byte, out *conn.Output) (wrote bool, f ib.Fault) {
-	for t.answers.waiting() {
+	for !t.answers.queue.empty() {
 		e := t.answers.first()
 		switch e.kind {
 		case responseAck, responseNAK, responseAtomic, responseEmpty:
-			out.Commit(t.writeShort(buf))
+			out.Commit(t.writeShort(e, buf))
 			return true, ib.FaultNone
 		case responseRead:
 			wrote, f = t.writeData(now, e, buf, out)
@@ -108,7 +116,7 @@ func (t *transmitter) next(now clock.Time, buf []byte, out *conn.Output) (wrote 
 		case responseFlush:
 			f = t.persist(e)
 		default:
-			t.answers.drop()
+			t.answers.sent(0)
 			continue
 		}
 		if f == ib.FaultNone || f == ib.FaultNotPresent {
@@ -122,8 +130,7 @@ func (t *transmitter) next(now clock.Time, buf []byte, out *conn.Output) (wrote 
 }
 
 // writeShort writes the first answer, which is one packet without a payload.
-func (t *transmitter) writeShort(buf []byte) int {
-	e := t.answers.first()
+func (t *transmitter) writeShort(e *response, buf []byte) int {
 	t.answers.sent(1)
 	if e.kind == responseNAK {
 		t.answers.acknowledged(e.psn.Add(-1))

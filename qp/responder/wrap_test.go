@@ -38,7 +38,7 @@ func newEnd(t *testing.T) *end {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &end{t: t, mr: mr, c: conn.Conn{QPN: 2, State: ib.StateRTS, MTU: 256, Shift: 8, Memory: table, PD: pd}}
+	e := &end{t: t, mr: mr, c: conn.Conn{QPN: 2, State: ib.StateRTS, MTU: 256, Shift: 8, Memory: table, PD: pd, Scratch: new(conn.Scratch)}}
 	e.c.Attr.Access, e.c.Attr.PathMTU = all, rocev2.MTU256
 	e.r.Init(&e.c, Config{RecvCQ: discard{}, MaxRecvSGE: 1})
 	e.r.Resize(128)

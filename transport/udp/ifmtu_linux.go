@@ -9,11 +9,11 @@ import (
 )
 
 // interfaceMTU asks the system for the MTU of the interface with an index, by
-// two ioctls on the link's socket. To ask by netlink, as package net does,
+// two ioctls on a socket. To ask by netlink, as package net does,
 // returns all interfaces and takes fifty times as long, and each queue pair
 // that is connected asks.
-func (l *Link) interfaceMTU(index int) (mtu int, ok bool) {
-	ok = askInterface(l.raw, index, unix.SIOCGIFMTU, func(r *unix.Ifreq) { mtu = int(r.Uint32()) })
+func interfaceMTU(socket syscall.RawConn, index int) (mtu int, ok bool) {
+	ok = askInterface(socket, index, unix.SIOCGIFMTU, func(r *unix.Ifreq) { mtu = int(r.Uint32()) })
 	return mtu, ok
 }
 

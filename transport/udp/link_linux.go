@@ -161,29 +161,25 @@ func (l *Link) steer(n int) error {
 
 // setup sizes the buffers of the socket and finds out what it can do.
 func (l *Link) setup(fd int, c *Config) {
-	l.features(fd, c)
+	l.caps, l.gso = features(fd, c, l.addr.Is4())
 	l.caps.RecvBuffer = setBuffer(fd, unix.SO_RCVBUFFORCE, unix.SO_RCVBUF, c.RecvBuffer)
 	l.caps.SendBuffer = setBuffer(fd, unix.SO_SNDBUFFORCE, unix.SO_SNDBUF, c.SendBuffer)
 }
 
-// features finds out what the socket can do.
-func (l *Link) features(fd int, c *Config) {
-	l.caps = transport.Capabilities{
-		Port:        c.Port,
-		FullICRC:    !l.addr.Is4(),
-		ECN:         true,
-		SourcePorts: !l.abroad,
-	}
+// features finds out what a socket can do, and whether it can segment.
+func features(fd int, c *Config, v4 bool) (caps transport.Capabilities, gso bool) {
+	caps = transport.Capabilities{Port: c.Port, FullICRC: !v4, ECN: true, SourcePorts: true}
 	if !c.DisableGSO {
 		_, err := unix.GetsockoptInt(fd, unix.IPPROTO_UDP, unix.UDP_SEGMENT)
-		l.gso = err == nil
+		gso = err == nil
 	}
 	on := 1
 	if c.DisableGRO {
 		on = 0 // an adopted socket may have it
 	}
 	err := unix.SetsockoptInt(fd, unix.IPPROTO_UDP, unix.UDP_GRO, on)
-	l.caps.ReceiveOffload = err == nil && !c.DisableGRO
+	caps.ReceiveOffload = err == nil && !c.DisableGRO
+	return caps, gso
 }
 
 // Addr returns the local address, with its zone if it is link-local.
@@ -203,13 +199,13 @@ func (l *Link) ReadLinkMTU(peer netip.Addr) int {
 	if l.abroad {
 		return int(l.mtu.bytes.Load())
 	}
-	own := l.mtu.read(l.interfaceMTU)
+	own := l.mtu.read(func(index int) (mtu int, ok bool) { return interfaceMTU(l.raw, index) })
 	peer = peer.Unmap().WithZone("")
 	if !peer.IsValid() || peer.Is4() != l.local.Addr().Is4() {
 		return own
 	}
 	if peer.IsMulticast() {
-		if mtu, ok := l.interfaceMTU(l.groups.iface); ok {
+		if mtu, ok := interfaceMTU(l.raw, l.groups.iface); ok {
 			own = mtu // whatever the routes say
 		}
 		return own
@@ -222,7 +218,7 @@ func (l *Link) ReadLinkMTU(peer netip.Addr) int {
 		own = min(own, r.mtu)
 	}
 	if r.iface != 0 && r.iface != l.mtu.iface {
-		if mtu, ok := l.interfaceMTU(r.iface); ok {
+		if mtu, ok := interfaceMTU(l.raw, r.iface); ok {
 			own = min(own, mtu)
 		}
 	}

@@ -53,7 +53,6 @@ type placement struct {
 	choice choice
 	bytes  int  // that the last receive has brought
 	large  bool // the last datagrams were coalesced ones of large packets
-	single bool // take one datagram: what follows may be placed
 	batch  *transport.RxBatch
 
 	head    [rocev2.BTHLen]byte // of the first packet, as peeked
@@ -82,15 +81,12 @@ func (l *Link) SetPlacer(p transport.Placer) {
 
 var _ transport.PlacingLink = (*Link)(nil)
 
-// single reports whether to take one datagram only.
-func (r *receiver) single() bool { return r.place != nil && r.place.single }
-
 // mayPlace reports whether to try and place what comes next: in the middle of a
 // bulk transfer, if that is the way.
 func (r *receiver) mayPlace() bool {
 	p := r.place
 	bytes, large := p.bytes, p.large && !r.l.groups.any.Load()
-	p.bytes, p.single = 0, false
+	p.bytes, r.single = 0, false
 	if large {
 		return p.choice.next(bytes, p.now)
 	}
@@ -127,7 +123,7 @@ func (r *receiver) tryPlacing(b *transport.RxBatch) (done bool, err error) {
 		return true, nil
 	}
 	p.choice.placed(false)
-	p.single = true
+	r.single = true
 	return false, nil
 }
 

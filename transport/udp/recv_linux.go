@@ -60,8 +60,10 @@ type receiver struct {
 	grouped  bool               // the last call received from groups
 	place    *placement         // nil: everything is received into buffers
 	few      bool               // little comes: one system call for one datagram is the cheapest
+	single   bool               // take one datagram: what follows may be placed
 	left     bool               // there may be more than was taken
 	errno    unix.Errno         // with which receiving failed, or EAGAIN
+	errors   int                // of this call
 }
 
 func (r *receiver) init(l *Link) {
@@ -172,12 +174,12 @@ func (r *receiver) offer(first, n int) {
 // datagram, which is quickest, and asks for more only after a coalesced one.
 func (r *receiver) receive(fd uintptr) {
 	r.left = false
-	if r.few || r.single() {
+	if r.few || r.single {
 		if !r.one(fd) {
 			return
 		}
 		r.got = 1
-		if r.single() || r.hdrs[0].n <= rocev2.MaxPacketLen || r.n == 1 {
+		if r.single || r.hdrs[0].n <= rocev2.MaxPacketLen || r.n == 1 {
 			r.few, r.left = false, true
 			return
 		}
@@ -189,7 +191,7 @@ func (r *receiver) receive(fd uintptr) {
 // one calls recvmsg for the first header and reports success. It cannot block,
 // so the scheduler need not know of it.
 func (r *receiver) one(fd uintptr) bool {
-	for range r.tries() {
+	for r.errors = 0; ; {
 		n, _, errno := unix.RawSyscall(unix.SYS_RECVMSG, fd, uintptr(unsafe.Pointer(&r.hdrs[0].hdr)), unix.MSG_DONTWAIT)
 		if errno == 0 {
 			r.hdrs[0].n, r.errno = uint32(n), 0
@@ -199,12 +201,11 @@ func (r *receiver) one(fd uintptr) bool {
 			return false
 		}
 	}
-	return false
 }
 
 // many calls recvmmsg for the headers that are not filled.
 func (r *receiver) many(fd uintptr) {
-	for range r.tries() {
+	for r.errors = 0; ; {
 		n, _, errno := unix.Syscall6(unix.SYS_RECVMMSG, fd, uintptr(unsafe.Pointer(&r.hdrs[r.got])),
 			uintptr(r.n-r.got), unix.MSG_DONTWAIT, 0, 0)
 		if errno == 0 {
@@ -218,21 +219,13 @@ func (r *receiver) many(fd uintptr) {
 	}
 }
 
-// tries is how many errors one call takes for those of earlier sends. The
-// system reports each of those once. If errors do not end, receiving itself
-// fails.
-func (r *receiver) tries() int {
-	if r.l.waiting.failing.Load() > 0 {
-		return 1
-	}
-	return maxRefused
-}
-
 // ended reports whether receiving is over for now. It keeps errno if nothing
-// was received.
+// was received. Errors may be of earlier sends: the system reports each of those
+// once. If errors do not end, receiving itself fails.
 func (r *receiver) ended(errno unix.Errno) bool {
+	r.errors++
 	if errno == unix.EINTR {
-		return false
+		return r.errors >= maxRefused
 	}
 	if r.got == 0 {
 		r.errno = errno
@@ -245,7 +238,7 @@ func (r *receiver) ended(errno unix.Errno) bool {
 		return true
 	}
 	r.l.stats.SocketError()
-	return false
+	return r.errors >= maxRefused || r.l.waiting.failing.Load() > 0
 }
 
 // deliver splits the received buffers into packets of b.

@@ -77,26 +77,30 @@ func (l *Link) Send(b *transport.TxBatch) error {
 	}
 	s := &l.tx
 	s.batch, s.fail = b, transport.SendError{}
-	defer s.release()
-	for next := 0; next < b.Len(); {
+	var err error
+	for next := 0; next < b.Len() && err == nil; {
 		next = s.fill(next)
-		if err := s.flush(); err != nil {
-			return err
-		}
+		err = s.flush()
+	}
+	s.batch = nil // it is the caller's
+	if err != nil {
+		return err
 	}
 	return s.fail.Result()
 }
-
-// release drops the references to the caller's batch.
-func (s *sender) release() { s.batch = nil }
 
 // fill seals packets from next on, as many as leave by one socket, and prepares
 // headers for them. It returns the first packet not taken.
 func (s *sender) fill(next int) int {
 	s.n, s.sent = 0, 0
-	for bytes := 0; s.n < sendHeaders && bytes < sendBytes && next < s.batch.Len(); {
-		_, path := s.batch.Packet(next)
-		r := s.batch.Run(next, s.l.gso && s.whole.allow(path.Dst))
+	last := s.batch.Len() - 1
+	for bytes := 0; s.n < sendHeaders && bytes < sendBytes && next <= last; {
+		offload := s.l.gso && next < last // one packet alone is no run
+		if offload {
+			_, path := s.batch.Packet(next)
+			offload = s.whole.allow(path.Dst)
+		}
+		r := s.batch.Run(next, offload)
 		sock, err := s.socket(r.Path)
 		switch {
 		case err != nil:
@@ -199,7 +203,13 @@ func (s *sender) writeSome(fd uintptr) {
 		n, errno := s.transmit(fd)
 		switch errno {
 		case 0:
-			s.count(s.sent, s.sent+n)
+			packets, bytes := 0, 0
+			for i := s.sent; i < s.sent+n; i++ {
+				r := &s.slots[i].run
+				packets += r.Len()
+				bytes += len(r.Data)
+			}
+			s.l.stats.Sent(packets, n, bytes)
 			s.sent += n
 			s.refused, s.starved = 0, 0
 		case unix.EINTR:
@@ -244,16 +254,6 @@ const smallPacket = rocev2.MaxPacketLen
 
 // fullCheckMillis is how long a Send waits for room at once.
 const fullCheckMillis = 20
-
-// count adds the headers from..to-1 to the statistics.
-func (s *sender) count(from, to int) {
-	packets, bytes := 0, 0
-	for i := from; i < to; i++ {
-		packets += s.slots[i].run.Len()
-		bytes += len(s.slots[i].run.Data)
-	}
-	s.l.stats.Sent(packets, to-from, bytes)
-}
 
 // Bounds on retries, so that a broken device becomes an error, not a hang.
 const (

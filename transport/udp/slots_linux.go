@@ -92,8 +92,7 @@ func (s *Slots) Local() netip.AddrPort { return s.at }
 func (s *Slots) LinkMTU() int { return s.mtu.read(s.interfaceMTU) }
 
 func (s *Slots) interfaceMTU(index int) (mtu int, ok bool) {
-	l := Link{socket: s.socks[0]}
-	return l.interfaceMTU(index)
+	return interfaceMTU(s.socks[0].raw, index)
 }
 
 // Namespace identifies the network namespace of the sockets, see
@@ -284,7 +283,8 @@ func adopt(fd int, a *Adopted, c Config) (*Link, error) {
 		l.mtu.init(at.Addr())
 		l.groups.iface = groupInterface(&l.mtu, a.Scope)
 	}
-	l.features(fd, &c)
+	l.caps, l.gso = features(fd, &c, l.addr.Is4())
+	l.caps.SourcePorts = !l.abroad
 	l.caps.RecvBuffer, l.caps.SendBuffer = granted(fd, unix.SO_RCVBUF), granted(fd, unix.SO_SNDBUF)
 	l.before = l.socket.drops()
 	l.others = newSourcePorts(at, a.Scope, l.groups.iface, c)
