@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gosoftroce/rocev2/fabric"
+	"github.com/gosoftroce/rocev2/hca/wake"
 	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/transport"
 )
@@ -66,9 +67,9 @@ func TestAckLeavesBesideAWaiter(t *testing.T) {
 		other, err := b.owner.CreateCQ(4, nil)
 		b.must(err)
 		go other.Wait(ctx, make([]ib.WC, 1))
-		time.Sleep(10 * maxStandbyTick)
+		time.Sleep(10 * wake.MaxStandbyTick)
 		synctest.Wait()
-		if !b.shard().poller.dormant.Load() {
+		if !b.shard().side.has(wake.Dormant) {
 			t.Fatal("the receiver does not sleep")
 		}
 		for range 3 {
@@ -79,12 +80,12 @@ func TestAckLeavesBesideAWaiter(t *testing.T) {
 				t.Fatal("nothing came")
 			}
 			b.wantSent("the acknowledgement waits", before, 0)
-			time.Sleep(2 * maxStandbyTick)
+			time.Sleep(2 * wake.MaxStandbyTick)
 			synctest.Wait()
 			b.wantSent("nobody looks", before, 1)
 			deliver()
 			a.waitOK(1)
-			time.Sleep(10 * maxStandbyTick)
+			time.Sleep(10 * wake.MaxStandbyTick)
 		}
 	})
 }
@@ -95,14 +96,14 @@ func TestToldProgramTakesAckAlong(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		a, b, qa, qb := connected(t, Config{})
-		b.takePoller()
+		b.takeSide()
 		before := b.txPackets()
 		a.write(qa, b, 8)
 		deliver()
 		if !b.dev.Progress() {
 			t.Fatal("nothing came")
 		}
-		b.dev.Tell()
+		b.dev.Program().Tell()
 		b.wantSent("the program is told", before, 0)
 		b.write(qb, a, 8)
 		b.wantSent("it posts", before, 2)

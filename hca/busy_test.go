@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gosoftroce/rocev2/fabric"
+	"github.com/gosoftroce/rocev2/hca/wake"
 	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/qp"
 	"github.com/gosoftroce/rocev2/rocev2"
@@ -96,7 +97,7 @@ func (f *flood) received(b *transport.RxBatch) {
 	if n > floodEnd {
 		return
 	}
-	for range bulkPackets {
+	for range wake.BulkPackets {
 		b.AppendCopy(transport.RxPacket{Data: f.data, Src: testAddrB, ICRC: transport.ICRCVerified})
 	}
 	if f.then != nil {
@@ -157,7 +158,7 @@ func TestTimerInAFlood(t *testing.T) {
 		a, b := newMeddled(t, Config{}, &meddler{received: f.received})
 		qa := a.newQP()
 		a.connect(qa, testAddrB, 77) // there is no such queue pair
-		a.takePoller()
+		a.takeSide()
 		a.write(qa, b, 8)
 		f.on.Store(true)
 		time.Sleep(rocev2.AckTimeout(14) + 1<<20)
@@ -180,14 +181,14 @@ func TestSenderTakesAcknowledgements(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &meddler{}
 		a, b := newMeddled(t, Config{Window: qp.WindowConfig{MaxBytes: window}}, m)
-		m.sent = func() { b.shard().drain() } // the peer is as quick
+		m.sent = func() { b.shard().in.drain() } // the peer is as quick
 		qa, qb := a.newQP(), b.newQP()
 		a.connect(qa, testAddrB, qb.QPN())
 		b.connect(qb, testAddrA, qa.QPN())
 		a.write(qa, b, 8) // they get to know each other
 		a.waitOK(1)
-		a.takePoller()
-		b.takePoller()
+		a.takeSide()
+		b.takeSide()
 		wrs := make([]ib.SendWR, messages)
 		for i := range wrs {
 			wrs[i] = ib.SendWR{Opcode: ib.OpWrite, Signaled: true, SGList: []ib.SGE{a.mr.Region().SGE(0, size)},
@@ -220,11 +221,11 @@ func TestLingeringEnds(t *testing.T) {
 			var calls, bulk atomic.Int64
 			m := &meddler{received: func(b *transport.RxBatch) {
 				calls.Add(1)
-				if b.Len() >= bulkPackets {
+				if b.Len() >= wake.BulkPackets {
 					bulk.Add(1)
 				}
 			}}
-			a, b := newMeddled(t, Config{Spin: defaultSpin}, m, fabric.Config{Port: fabric.PortConfig{Delay: testDelay}})
+			a, b := newMeddled(t, Config{Spin: wake.DefaultSpin}, m, fabric.Config{Port: fabric.PortConfig{Delay: testDelay}})
 			qa, qb := a.newQP(), b.newQP()
 			a.connect(qa, testAddrB, qb.QPN())
 			b.connect(qb, testAddrA, qa.QPN())
@@ -242,8 +243,8 @@ func TestLingeringEnds(t *testing.T) {
 				t.Fatal("no bulk transfer")
 			}
 			got := calls.Load() - before
-			if got < lingerPolls || got > 3*lingerPolls+10 {
-				t.Errorf("parked %v: looked %d times, want some %d", parked, got, lingerPolls)
+			if got < wake.BulkPolls || got > 3*wake.BulkPolls+10 {
+				t.Errorf("parked %v: looked %d times, want some %d", parked, got, wake.BulkPolls)
 			}
 			b.waitOK(1)
 			synctest.Wait()
@@ -269,7 +270,7 @@ func TestFlushBesideASender(t *testing.T) {
 		a.connect(peer, testAddrA, other.QPN())
 		b.connect(qb, testAddrB, qa.QPN())
 		b.connect(other, testAddrB, peer.QPN())
-		b.takePoller()
+		b.takeSide()
 		a.write(qa, b, 8)
 		deliver()
 		b.dev.Progress()
@@ -319,7 +320,7 @@ func TestCallerSendsBriefly(t *testing.T) {
 			s := a.shard()
 			hold := func(on bool) {
 				s.lock()
-				s.sending = on
+				s.out.sending = on
 				s.unlock()
 			}
 			hold(true)

@@ -25,7 +25,7 @@ func (c *Context) CreateCompChannel(aside bool) (*CompChannel, error) {
 	ch := &CompChannel{owner: c}
 	ch.parker.init(c.dev, nil)
 	if aside {
-		ch.parker.shard = nil
+		ch.parker.receiver = nil
 	}
 	if err := c.adopt(ch, kindChannel); err != nil {
 		return nil, err

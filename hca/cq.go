@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/gosoftroce/rocev2/hca/wake"
 	"github.com/gosoftroce/rocev2/ib"
 )
 
@@ -285,7 +286,7 @@ func (cq *CQ) drive() bool {
 	if s == nil || cq.foreign.Load() {
 		return cq.parker.dev.Progress()
 	}
-	any := s.progress()
+	any := s.in.progress()
 	cq.parker.dev.yield.polled(any)
 	return any
 }
@@ -313,26 +314,21 @@ func (cq *CQ) pollSpinning(ctx context.Context, wc []ib.WC) int {
 	if cq.parker.dev.driven != nil {
 		return cq.Poll(wc)
 	}
-	most := int32(cq.parker.dev.spin)
-	budget := cq.spin.Load()
-	for i := int32(0); i <= budget || i <= int32(cq.parker.dev.bulkPolls()); i++ {
+	spin := wake.NewSpin(cq.parker.dev.spin, int(cq.spin.Load()))
+	for spin.Next(bulkPolls(cq.parker.dev.parts)) {
 		n, progress := cq.pollProgress(wc)
-		if i > 0 && progress {
-			budget = min(2*budget, most)
-			cq.spin.Store(budget)
-		}
-		if n > 0 {
+		if spin.Polled(progress); n > 0 {
+			if left := int32(spin.Found()); left != cq.spin.Load() {
+				cq.spin.Store(left)
+			}
 			return n
 		}
-		if progress {
-			if ctx.Err() != nil {
-				break
-			}
-			i = 0 // it is on its way
+		if progress && ctx.Err() != nil {
+			break
 		}
 		runtime.Gosched()
 	}
-	cq.spin.Store(max(budget/2, min(1, most)))
+	cq.spin.Store(int32(spin.Failed()))
 	return 0
 }
 

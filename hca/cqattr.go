@@ -57,10 +57,6 @@ func (d *Device) cqConfig(opts []CQOption) (cqConfig, error) {
 // CompletionVectors returns the number of completion vectors: one a shard.
 func (d *Device) CompletionVectors() int { return len(d.shards) }
 
-// Now returns the time of the device's clock, in nanoseconds since it was
-// opened; never 0.
-func (s *shared) Now() uint64 { return uint64(s.now()) + 1 }
-
 // shardFor returns the shard where a queue pair is to live: that of the vector
 // of its completion queues, of that for sends first; else one by chance. That
 // of the management queue pair is where packets for its number arrive.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gosoftroce/rocev2/hca/engine"
 	"github.com/gosoftroce/rocev2/hca/task"
+	"github.com/gosoftroce/rocev2/hca/wake"
 	"github.com/gosoftroce/rocev2/memreg"
 	"github.com/gosoftroce/rocev2/qp"
 	"github.com/gosoftroce/rocev2/rocev2"
@@ -79,6 +80,7 @@ type Config struct {
 // Device is a software host channel adapter on one address.
 type Device struct {
 	*shared
+	shards []*shard
 	own    ownAddr
 	mem    *memreg.Table
 	driven *Driven // nil without a driver
@@ -87,6 +89,7 @@ type Device struct {
 	srqNumbers srqNumbers
 	slotPorts  slotPorts
 	use        use
+	program    Program
 
 	mu       sync.Mutex // guards what follows and serialises changes of mem
 	contexts map[*Context]struct{}
@@ -109,7 +112,7 @@ func New(cfg Config, links ...transport.Link) *Device {
 		panic("hca: the number of links must be a power of two")
 	}
 	d := &Device{
-		shared:   &shared{base: time.Now(), spin: spinCount(cfg.Spin), events: newEventHub(), pager: newPager(), broken: make(chan struct{})},
+		shared:   &shared{base: time.Now(), spin: wake.SpinCount(cfg.Spin, runtime.GOMAXPROCS(0)), events: newEventHub(), pager: newPager(), broken: make(chan struct{})},
 		own:      ownAddr{links[0].Addr()},
 		contexts: map[*Context]struct{}{},
 		limits:   deviceLimits,
@@ -139,6 +142,7 @@ func New(cfg Config, links ...transport.Link) *Device {
 		}
 		d.shards = append(d.shards, newShard(d.shared, l, ec))
 	}
+	d.program = Program{dev: d, first: d.shards[0]}
 	d.yield.init()
 	d.moderator.now = d.now
 	if driver != nil {
@@ -194,25 +198,6 @@ func (d *Device) start() {
 	}
 }
 
-// defaultSpin polls cost some tens of microseconds, a little more than waking
-// two goroutines does.
-const (
-	defaultSpin = 32
-	maxSpin     = 1 << 20 // some seconds
-)
-
-func spinCount(asked int) int {
-	switch {
-	case asked < 0:
-		return 0
-	case asked > 0:
-		return min(asked, maxSpin)
-	case runtime.GOMAXPROCS(0) == 1:
-		return 1
-	}
-	return defaultSpin
-}
-
 // random32 gives keys, QPNs and starting PSNs: a peer must not be able to
 // guess them.
 func random32() uint32 {
@@ -250,7 +235,7 @@ func (d *Device) Memory() *memreg.Table { return d.mem }
 func (d *Device) Progress() bool {
 	any := false
 	for _, s := range d.shards {
-		any = s.progress() || any
+		any = s.in.progress() || any
 	}
 	d.yield.polled(any)
 	return any
@@ -259,19 +244,8 @@ func (d *Device) Progress() bool {
 // Settle sends the answers that Progress has left.
 func (d *Device) Settle() {
 	for _, s := range d.shards {
-		s.flushDelayed()
+		s.out.flushDelayed()
 	}
-}
-
-// bulkPolls is how often it is worth to look for packets of a bulk transfer, 0
-// if none is under way.
-func (d *Device) bulkPolls() (most int) {
-	for _, s := range d.shards {
-		if s.bulk.Load() {
-			most = max(most, s.lingering.polls())
-		}
-	}
-	return most
 }
 
 // reserve counts one more object.
@@ -312,3 +286,15 @@ func (d *Device) Close() error {
 	})
 	return d.closeErr
 }
+
+// shardOf returns the shard of a queue pair with a number, nil if that is of
+// another device with the same address.
+func (d *Device) shardOf(n rocev2.QPN) *shard {
+	if i := d.partOf(n); i >= 0 {
+		return d.shards[i]
+	}
+	return nil
+}
+
+// Failed reports whether the device has lost its port.
+func (d *Device) Failed() bool { return d.failed.Load() }

@@ -55,17 +55,6 @@ const (
 	turnPackets = 64
 )
 
-// Tasks returns what starts goroutines beside the device's programs, and has
-// their time: with a Driver, the driver.
-func (d *Device) Tasks() task.Runner { return d.tasks() }
-
-func (s *shared) tasks() task.Runner {
-	if s.driver == nil {
-		return task.Runner{}
-	}
-	return task.By(s.driver)
-}
-
 // Random returns a number that a peer cannot guess, unless a Driver gives them.
 func (d *Device) Random() uint32 { return d.random() }
 
@@ -77,7 +66,7 @@ func (d *Device) drive(driver Driver) {
 	d.pager.spawn = s.driven.later
 
 	// The driver sends, and no goroutine waits for that; it has the timer.
-	s.sending, s.stuck = true, true
+	s.out.sending, s.out.stuck = true, true
 	s.alarm.replaced()
 	d.moderator.alarm.replaced()
 	driver.Drive(s.driven)
@@ -130,8 +119,8 @@ func (d *Driven) Advance() {
 	}
 }
 
-// unlock gives up the shard's lock, and tells the driver.
-func (d *Driven) unlock() {
+// release gives up the shard's lock, and tells the driver.
+func (d *Driven) release() {
 	ready := d.shard.eng.Pending()
 	d.shard.mu.Unlock()
 	d.driver.Changed(ready, d.deadline())

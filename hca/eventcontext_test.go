@@ -89,7 +89,7 @@ func TestVectorsAreShards(t *testing.T) {
 	t.Parallel()
 	la := newTestOwner(t).dev.shards[0].link
 	var mu sync.Mutex
-	h := &host{t: t, dev: New(Config{}, locked{la, &mu}, mute{la, &mu, make(chan struct{})})}
+	h := &host{t: t, dev: New(Config{}, lockedLink{la, &mu}, mute{la, &mu, make(chan struct{})})}
 	h.equip()
 	if n := h.dev.CompletionVectors(); n != 2 {
 		t.Fatalf("%d vectors", n)

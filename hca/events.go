@@ -6,6 +6,7 @@ import (
 
 	"github.com/gosoftroce/rocev2/hca/task"
 	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/transport"
 )
 
 // maxEvents is how many events are kept for a program that does not read them.
@@ -201,4 +202,16 @@ func (h *eventHub) lost() uint64 {
 		n += q.lost()
 	}
 	return n
+}
+
+// portChanged raises the event for what has changed at the port.
+func (h *eventHub) portChanged(c transport.PortChange) {
+	switch c {
+	case transport.PortWentDown:
+		h.broadcast(ib.EventPortError)
+	case transport.PortCameUp:
+		h.broadcast(ib.EventPortActive)
+	case transport.PortAddrChanged:
+		h.broadcast(ib.EventGIDChange)
+	}
 }

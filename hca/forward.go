@@ -1,9 +1,12 @@
 package hca
 
 import (
+	"encoding/binary"
 	"sync"
 	"sync/atomic"
 
+	"github.com/gosoftroce/rocev2/hca/engine"
+	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/transport"
 )
 
@@ -28,6 +31,7 @@ type forwarded struct {
 	any     atomic.Bool // something waits
 	waiting packetCopies
 	lost    uint64
+	kick    chan struct{} // tells the transmitter of the shard
 
 	taken packetCopies // belongs to the shard's lock
 }
@@ -46,8 +50,23 @@ func (c *packetCopies) reset() {
 	}
 }
 
-// put adds a copy of p. It reports whether the shard must be told.
-func (f *forwarded) put(p *transport.RxPacket) bool {
+// put adds a copy of p, and tells the shard if it must be told.
+func (f *forwarded) put(p *transport.RxPacket) {
+	if f.add(p) {
+		f.tell()
+	}
+}
+
+// tell has the transmitter handle what was forwarded and send what there is.
+func (f *forwarded) tell() {
+	select {
+	case f.kick <- struct{}{}:
+	default:
+	}
+}
+
+// add adds a copy of p. It reports whether the shard must be told.
+func (f *forwarded) add(p *transport.RxPacket) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	w := &f.waiting
@@ -84,4 +103,46 @@ func (f *forwarded) drops() uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.lost
+}
+
+// forward gives packets to the shards that they belong to. It queues them
+// there; the goroutine of that shard handles them and sends the answers. It is
+// the only way from one shard to another. The caller may hold a shard's lock.
+func (s *locked) forward(packets []transport.RxPacket) {
+	for i := range packets {
+		if to := s.partOf(destQPN(packets[i].Data)); to < 0 {
+			transport.HandOver(s.link, &packets[i])
+		} else {
+			s.parts[to].forwarded.put(&packets[i])
+		}
+	}
+}
+
+// destQPN reads the destination from a packet that has parsed.
+func destQPN(b []byte) rocev2.QPN {
+	return rocev2.QPN(binary.BigEndian.Uint32(b[4:])) & rocev2.QPNMask
+}
+
+// distribute gives packets for groups, which the link of s has received, to the
+// other shards that have queue pairs in them, as forward does. The caller holds
+// the lock of s.
+func (s *locked) distribute(packets []transport.RxPacket) {
+	if len(packets) == 0 {
+		return
+	}
+	routes := s.groupRoutes.Load()
+	for i := range packets {
+		var members []*forwarded
+		if routes != nil {
+			members = (*routes)[packets[i].Dst]
+		}
+		if len(members) == 0 {
+			s.eng.Counters().Device[engine.DropGroup]++
+		}
+		for _, f := range members {
+			if f != &s.forwarded {
+				f.put(&packets[i])
+			}
+		}
+	}
 }

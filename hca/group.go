@@ -8,7 +8,6 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/gosoftroce/rocev2/hca/engine"
 	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/transport"
 )
@@ -180,38 +179,15 @@ func (gs *groups) adjust(addr netip.Addr, g *group, s *shard, n int) {
 	if len(gs.dev.shards) == 1 || before > 0 && g.shards[s] > 0 {
 		return
 	}
-	routes := map[netip.Addr][]*shard{}
+	routes := map[netip.Addr][]*forwarded{}
 	if old := gs.dev.groupRoutes.Load(); old != nil {
 		routes = maps.Clone(*old)
 	}
-	if routes[addr] = slices.Collect(maps.Keys(g.shards)); len(g.shards) == 0 {
-		delete(routes, addr)
+	delete(routes, addr)
+	for t := range g.shards {
+		routes[addr] = append(routes[addr], &t.forwarded)
 	}
 	gs.dev.groupRoutes.Store(&routes)
-}
-
-// distribute gives packets for groups, which the link of s has received, to the
-// other shards that have queue pairs in them. It queues them there, as forward
-// does. The caller holds the lock of s.
-func (s *shard) distribute(packets []transport.RxPacket) {
-	if len(packets) == 0 {
-		return
-	}
-	routes := s.groupRoutes.Load()
-	for i := range packets {
-		var members []*shard
-		if routes != nil {
-			members = (*routes)[packets[i].Dst]
-		}
-		if len(members) == 0 {
-			s.eng.Counters().Device[engine.DropGroup]++
-		}
-		for _, t := range members {
-			if t != s && t.forwarded.put(&packets[i]) {
-				t.kickTransmitter()
-			}
-		}
-	}
 }
 
 // Groups returns the multicast groups that queue pairs of the device are

@@ -76,7 +76,7 @@ func newGroupHosts(t *testing.T, cfg Config, shards int) (a, b *host, of [2]*mem
 	for i, l := range []transport.Link{la, lb} {
 		m := &memberships{GroupJoiner: l.(*fabric.Port)}
 		var send sync.Mutex
-		links := []transport.Link{joining{locked{l, &send}, m}}
+		links := []transport.Link{joining{lockedLink{l, &send}, m}}
 		for len(links) < shards {
 			links = append(links, joining{mute{l, &send, make(chan struct{})}, m})
 		}
@@ -252,7 +252,7 @@ func TestGroupErrors(t *testing.T) {
 	la, lb := fabric.Pair(testAddrA, testAddrB)
 	defer lb.Close()
 	var send sync.Mutex
-	c := &host{t: t, dev: New(Config{}, locked{la, &send})}
+	c := &host{t: t, dev: New(Config{}, lockedLink{la, &send})}
 	c.equip()
 	if err := c.ud(testQKey, 0).Attach(testGroup); !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("a link without groups: %v", err)

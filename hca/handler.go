@@ -5,6 +5,8 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+
+	"github.com/gosoftroce/rocev2/hca/wake"
 )
 
 // WithHandler has f called when completions have come, and once when the queue
@@ -112,10 +114,9 @@ func (cq *CQ) Await(ctx context.Context, ready <-chan struct{}) error {
 	if p.dev.driven != nil {
 		return cq.awaitTask(ctx, w)
 	}
-	if s := p.shard; s != nil && s.poller.become() {
-		s.poller.note()
-		err := p.parkAsPoller(ctx, s, w)
-		s.poller.cease()
+	if r := p.receiver; r != nil && !r.side.now().Owned() && r.side.on(wake.Waits)&wake.Own != 0 {
+		err := p.parkAsOwner(ctx, r, w)
+		r.side.on(wake.Leaves)
 		if err != nil {
 			return err
 		}
@@ -157,3 +158,12 @@ func (g gate) available() (bool, error) {
 	}
 	return false, nil
 }
+
+// Later has f called when the lock of a shard is given up, on the goroutine
+// that held it. It may be called with any lock held. A goroutine that holds no
+// shard's lock calls f itself instead.
+func (d *Device) Later(f func()) { d.handlers.add(later(f)) }
+
+type later func()
+
+func (f later) run() { f() }

@@ -12,7 +12,7 @@ import (
 // is in RTR waits, as far as there is room. It is 0 if the device is closed.
 // The number is free again when the queue pair is closed, or with ReleaseQPN.
 func (d *shared) HoldQPN() rocev2.QPN {
-	s := d.shards[int(d.random())&(len(d.shards)-1)]
+	s := d.parts[int(d.random())&(len(d.parts)-1)]
 	s.lock()
 	defer s.unlock()
 	if s.closed {
@@ -24,10 +24,11 @@ func (d *shared) HoldQPN() rocev2.QPN {
 // ReleaseQPN gives back a number that HoldQPN has returned, and of which no
 // queue pair was made.
 func (d *shared) ReleaseQPN(n rocev2.QPN) {
-	s := d.shardOf(n)
-	if s == nil {
+	i := d.partOf(n)
+	if i < 0 {
 		return
 	}
+	s := d.parts[i]
 	s.lock()
 	defer s.unlock()
 	engine.Release(s.eng, n)
@@ -36,10 +37,11 @@ func (d *shared) ReleaseQPN(n rocev2.QPN) {
 // Heard reports whether a packet with a PSN has come from an address for a
 // number that is held.
 func (d *shared) Heard(n rocev2.QPN, from netip.Addr, psn rocev2.PSN) bool {
-	s := d.shardOf(n)
-	if s == nil {
+	i := d.partOf(n)
+	if i < 0 {
 		return false
 	}
+	s := d.parts[i]
 	s.lock()
 	defer s.unlock()
 	return engine.Heard(s.eng, n, from, psn)
@@ -47,18 +49,16 @@ func (d *shared) Heard(n rocev2.QPN, from netip.Addr, psn rocev2.PSN) bool {
 
 // replay has the shard handle the packets that have come for a number before
 // its queue pair could take them. The caller holds the shard's lock.
-func replay(s *shard, n rocev2.QPN) {
+func replay(s *locked, n rocev2.QPN) {
 	packets := engine.Kept(s.eng, n)
 	for i := range packets {
-		if s.forwarded.put(&packets[i]) {
-			s.kickTransmitter()
-		}
+		s.forwarded.put(&packets[i])
 	}
 }
 
 // Held returns how many numbers are held.
 func (d *shared) Held() (n int) {
-	for _, s := range d.shards {
+	for _, s := range d.parts {
 		s.lock()
 		n += engine.Holds(s.eng)
 		s.unlock()

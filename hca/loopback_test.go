@@ -22,7 +22,7 @@ func newLoopbackHost(t *testing.T, cfg Config, shards int) (h *host, far transpo
 	links := []transport.Link{la}
 	if shards > 1 {
 		var mu sync.Mutex
-		links[0] = locked{la, &mu}
+		links[0] = lockedLink{la, &mu}
 		for len(links) < shards {
 			links = append(links, mute{la, &mu, make(chan struct{})})
 		}

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/gosoftroce/rocev2/hca/task"
+	"github.com/gosoftroce/rocev2/hca/wake"
 )
 
 // waitable is what goroutines wait for.
@@ -19,9 +20,9 @@ type waitable interface {
 // receives for its device meanwhile, if no other does.
 type parker struct {
 	dev       *Device
-	shard     *shard       // in whose link to wait; nil: in none
-	followers atomic.Int32 // goroutines that wait and are not the poller
-	inWait    atomic.Bool  // the poller is about to block in link.Wait, or does
+	receiver  *receiver    // in whose link to wait; nil: in none
+	followers atomic.Int32 // goroutines that wait and are not the owner
+	inWait    atomic.Bool  // the owner is about to sleep in the link, or does
 
 	// Few of many objects are ever waited for. So the first goroutine that
 	// waits makes the rest.
@@ -37,7 +38,7 @@ type waiting struct {
 
 	asleep task.Sleepers // with a driver, in place of both
 
-	// The poller's context is watched by a callback, which stays for its
+	// The owner's context is watched by a callback, which stays for its
 	// next wait with the same context, until the object is closed. Guarded
 	// by the parker's mu.
 	watched <-chan struct{}
@@ -51,7 +52,9 @@ func (p *parker) init(d *Device, s *shard) {
 	if len(d.shards) == 1 {
 		s = d.shards[0]
 	}
-	p.dev, p.shard = d, s
+	if p.dev = d; s != nil {
+		p.receiver = &s.receiver
+	}
 }
 
 // prepare makes what a goroutine needs to wait.
@@ -75,20 +78,19 @@ func (p *parker) makeWaiting() {
 // signal wakes a waiter, if there is one. The caller holds no shard's lock.
 func (p *parker) signal() {
 	p.signalLocked()
-	p.dev.wakePoller()
+	p.dev.wakers.run()
 }
 
-// signalLocked is signal inside a shard's lock: the poller is woken when that
+// signalLocked is signal inside a shard's lock: the owner is woken when that
 // is given up.
 func (p *parker) signalLocked() {
 	p.wakeFollower()
 	if p.inWait.Load() {
-		p.shard.wakeLink.Store(true)
-		p.dev.wake.Store(true)
+		p.receiver.waker.later()
 	}
 }
 
-// wakeFollower wakes a goroutine that waits and is not the poller.
+// wakeFollower wakes a goroutine that waits and is not the owner.
 func (p *parker) wakeFollower() {
 	if p.followers.Load() > 0 {
 		p.w.asleep.Wake()
@@ -99,10 +101,10 @@ func (p *parker) wakeFollower() {
 	}
 }
 
-// interrupt ends the poller's Wait.
+// interrupt ends the owner's sleep in the link.
 func (p *parker) interrupt() {
 	if p.inWait.Load() {
-		p.shard.link.Wake()
+		p.receiver.link.Wake()
 	}
 }
 
@@ -125,24 +127,25 @@ func (p *parker) park(ctx context.Context, w waitable) error {
 	if p.dev.driven != nil {
 		return p.parkTask(ctx, w)
 	}
-	if s := p.shard; s != nil {
+	r := p.receiver
+	if r != nil {
 		if len(p.dev.shards) > 1 {
 			p.dev.Settle()
 		}
-		s.poller.note()
-		if s.poller.become() {
-			err := p.parkAsPoller(ctx, s, w)
-			s.poller.cease()
-			return err
+		if r.side.on(wake.Waits)&wake.Own != 0 {
+			return p.own(ctx, r, w)
 		}
 	}
 	p.dev.Settle()
 	wait := p.prepare()
 	p.followers.Add(1) // wake is there before
 	defer p.followers.Add(-1)
-	if s := p.shard; s != nil {
-		s.poller.follow(p)
-		defer s.poller.unfollow(p)
+	if r != nil {
+		r.side.beside.Store(p) // before the owner can hand over
+		if r.side.on(wake.Joins)&wake.Own != 0 {
+			return p.own(ctx, r, w)
+		}
+		defer r.side.parts(p)
 	}
 	if ok, err := w.available(); ok || err != nil {
 		return err
@@ -159,40 +162,47 @@ func (p *parker) park(ctx context.Context, w waitable) error {
 	}
 }
 
-// parkAsPoller waits in the link and receives until something is available.
-func (p *parker) parkAsPoller(ctx context.Context, s *shard, w waitable) error {
+// own waits as the owner of the receive side.
+func (p *parker) own(ctx context.Context, r *receiver, w waitable) error {
+	err := p.parkAsOwner(ctx, r, w)
+	r.side.on(wake.Leaves)
+	return err
+}
+
+// parkAsOwner waits in the link and receives until something is available.
+func (p *parker) parkAsOwner(ctx context.Context, r *receiver, w waitable) error {
 	p.watch(ctx)
+	over := func() bool {
+		ok, err := w.available()
+		return ok || err != nil || ctx.Err() != nil
+	}
 	for {
-		s.flushDelayed()
-		over := func() bool {
-			ok, err := w.available()
-			return ok || err != nil || ctx.Err() != nil
-		}
-		lookLonger(s, false, over)
+		r.in.out.flushDelayed()
+		r.lookLonger(false, over)
 		p.inWait.Store(true)
-		s.poller.blocked.Store(true)
+		act := r.side.on(wake.Blocks)
 		ok, err := w.available()
 		if err == nil {
 			err = ctx.Err()
 		}
-		if !ok && err == nil && !s.poller.delayed.Load() {
-			if s.waitLink() != nil {
+		if !ok && err == nil && act&wake.SendFirst == 0 {
+			if r.waitLink() != nil {
 				err = ErrClosed
 			}
 		}
-		s.poller.blocked.Store(false)
+		r.side.on(wake.Unblocks)
 		p.inWait.Store(false)
 		if ok || err != nil {
 			return err
 		}
-		s.receiveAs(true, true)
+		r.in.receiveAs(true, true)
 		if ok, err := w.available(); ok || err != nil {
 			return err
 		}
 	}
 }
 
-// watch has ctx interrupt the poller.
+// watch has ctx interrupt the owner.
 func (p *parker) watch(ctx context.Context) {
 	done := ctx.Done()
 	p.mu.Lock()

@@ -23,7 +23,7 @@ import (
 // would be made under it otherwise. Deregistration does not take that lock: the
 // pin holds it up.
 type placer struct {
-	s    *shard
+	s    *locked
 	view memreg.View
 }
 

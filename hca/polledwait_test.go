@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gosoftroce/rocev2/fabric"
+	"github.com/gosoftroce/rocev2/hca/wake"
 	"github.com/gosoftroce/rocev2/transport"
 )
 
@@ -31,11 +32,11 @@ func TestEndWaitTakesTheAnswer(t *testing.T) {
 		a.connect(qa, testAddrB, qb.QPN())
 		b.connect(qb, testAddrA, qa.QPN())
 		a.standBy()
-		fds, _, receives := a.dev.BeginWait(nil, nil)
+		fds, _, receives := a.dev.Program().BeginWait(nil, nil)
 		if !receives || len(fds) == 0 {
 			t.Fatal("the thread does not receive")
 		}
-		a.dev.Posts()
+		a.dev.Program().Posts()
 		a.write(qa, b, 8)
 		deliver()
 		deliver() // the acknowledgement
@@ -47,12 +48,12 @@ func TestEndWaitTakesTheAnswer(t *testing.T) {
 				deliver()
 			}
 		}
-		a.dev.EndWait(true)
+		a.dev.Program().EndWait(true)
 		m.received = nil
 		if !answered {
 			t.Fatal("no acknowledgement has come")
 		}
-		if !a.shard().asked.Load() {
+		if !wake.Habit(a.shard().side.habit.Load()).Asked() {
 			t.Error("the answer lies in the link")
 		}
 		a.waitOK(1)

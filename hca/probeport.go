@@ -15,7 +15,7 @@ const (
 )
 
 // CanProbePort reports whether ProbePort can learn anything.
-func (d *shared) CanProbePort() bool { return transport.CanProbePort(d.shards[0].link) }
+func (d *shared) CanProbePort() bool { return transport.CanProbePort(d.parts[0].link) }
 
 // ProbePort sends a management datagram to a peer, as queue pair 1 does, but
 // from another UDP port, and returns true when the peer's host says that the
@@ -28,5 +28,5 @@ func (d *shared) ProbePort(peer netip.Addr, datagram []byte, stop <-chan struct{
 		DETH:    rocev2.DETH{QKey: managementQKey, SrcQPN: managementQPN},
 		Payload: datagram,
 	}
-	return transport.ProbePort(d.shards[0].link, peer, p.AppendTo(nil), stop)
+	return transport.ProbePort(d.parts[0].link, peer, p.AppendTo(nil), stop)
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gosoftroce/rocev2/hca/engine"
 	"github.com/gosoftroce/rocev2/hca/task"
+	"github.com/gosoftroce/rocev2/hca/wake"
 	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/qp"
 	"github.com/gosoftroce/rocev2/rocev2"
@@ -198,7 +199,7 @@ func (q *QP) Modify(a *ib.Attr, mask ib.AttrMask) error {
 	s.lock()
 	sent, err := q.modify(a, mask)
 	s.unlock()
-	s.await(sent)
+	s.out.await(sent)
 	return err
 }
 
@@ -216,13 +217,13 @@ func (q *QP) modify(a *ib.Attr, mask ib.AttrMask) (sent <-chan struct{}, err err
 	}
 	q.flush()
 	if mask&ib.AttrState != 0 && (a.State == ib.StateErr || a.State == ib.StateReset) {
-		sent = s.sendFinal()
+		sent = s.out.sendFinal()
 	}
 	if mask&ib.AttrState != 0 && a.State == ib.StateReset {
 		q.leaveSlots()
 	}
 	if mask&ib.AttrState != 0 && a.State == ib.StateRTS {
-		replay(s, q.QPN())
+		replay(&s.locked, q.QPN())
 	}
 	return sent, nil
 }
@@ -230,7 +231,7 @@ func (q *QP) modify(a *ib.Attr, mask ib.AttrMask) (sent <-chan struct{}, err err
 // flush sends what q has come to have to send. It is called as shard.flush is.
 func (q *QP) flush() {
 	s := q.shard
-	s.flushFor(0, q.core, s.poller.standby.Load() && !s.eng.AckDelay().AtOnce() && !s.poller.prompt.Load())
+	s.out.flushFor(0, q.core, s.side.has(wake.StandsBy) && !s.side.has(wake.Prompt) && !s.eng.AckDelay().AtOnce())
 }
 
 // forDevice checks attributes, opens the source port that they ask for, and
@@ -343,7 +344,7 @@ func (q *QP) DrainReceives() (more bool) {
 // what the peer has sent is acknowledged. Its events that were not read are
 // dropped, and its memory is freed even while a program still holds q.
 func (q *QP) Close() error {
-	q.closeOnce.Do(q.shard.tasks(), func() {
+	q.closeOnce.Do(q.owner.dev.Tasks(), func() {
 		q.destroy()
 		q.owner.release(q, kindQP)
 	})
@@ -354,16 +355,16 @@ func (q *QP) Close() error {
 func (q *QP) destroy() {
 	s := q.shard
 	s.lock()
-	s.giveTurn(q.core)
+	s.out.giveTurn(q.core)
 	q.closed = true
 	s.domains.add(q.core.Core(), -1)
 	s.eng.Destroy(q.core)
-	sent := s.sendFinal()
+	sent := s.out.sendFinal()
 	if s.eng.Pending() { // it has left room for others
-		s.kickTransmitter()
+		s.forwarded.tell()
 	}
 	s.unlock()
-	s.await(sent)
+	s.out.await(sent)
 	q.detachAll()
 	q.leaveSlots()
 	if q.core.Raised() {

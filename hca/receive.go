@@ -1,29 +1,140 @@
 package hca
 
 import (
-	"encoding/binary"
 	"errors"
+	"sync"
 
 	"github.com/gosoftroce/rocev2/hca/engine"
+	"github.com/gosoftroce/rocev2/hca/wake"
 	"github.com/gosoftroce/rocev2/ib"
-	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/rocev2/clock"
 	"github.com/gosoftroce/rocev2/transport"
 )
 
-// bulkPackets at once are a bulk transfer.
-const bulkPackets = 8
+// rxDatagrams is how many datagrams, or coalesced runs of them, are taken from
+// the link at once.
+const rxDatagrams = 64
+
+// drainBatches are more than a socket buffer holds of any but tiny packets.
+const drainBatches = 64
+
+// intake is the way in of a shard: a goroutine takes one batch from the link,
+// locks the shard once, and has the engine handle it.
+type intake struct {
+	*locked
+	out *sender
+
+	mu        sync.Mutex // held from Recv until the batch is handled, so that packets keep their order
+	batch     *transport.RxBatch
+	portError bool // the link fails to receive; under mu
+}
+
+// progress receives what there is on the goroutine of a program that polls, and
+// reports whether there was anything. It never waits.
+func (in *intake) progress() bool {
+	if in.driven != nil {
+		return in.driven.poll()
+	}
+	in.side.polled()
+	if in.take() > 0 {
+		return true
+	}
+	if in.forwarded.any.Load() {
+		in.lock()
+		in.handleForwarded()
+		in.out.flush()
+		in.unlock()
+		return true
+	}
+	in.out.flushIdle()
+	return false
+}
+
+// take receives one batch for a program that polls. It returns the number of
+// packets.
+func (in *intake) take() int {
+	n, _ := in.receiveAs(false, true)
+	if n > 0 && in.side.has(wake.InLink) && in.side.on(wake.Took)&wake.WakeLink != 0 {
+		in.link.Wake()
+	}
+	return n
+}
+
+// drain receives all that is there. Traffic that does not pause it follows for
+// a while only: the caller has other things to do.
+func (in *intake) drain() int {
+	total := 0
+	for range drainBatches {
+		n := in.receive()
+		if n == 0 {
+			break
+		}
+		total += n
+	}
+	return total
+}
+
+// receive receives one batch and sends the answers. It returns the number of
+// packets.
+func (in *intake) receive() int {
+	n, _ := in.receiveAs(true, false)
+	return n
+}
+
+// receiveAs is receive for several callers. With wait it waits for another
+// goroutine that receives. With later a few answers may wait for the program's
+// next call, where they leave together with what it posts. It reports, too,
+// whether a queue pair of the shard has taken any of the packets.
+func (in *intake) receiveAs(wait, later bool) (n int, taken bool) {
+	if wait {
+		in.mu.Lock()
+	} else if !in.mu.TryLock() {
+		return 0, false
+	}
+	if n = in.recv(); n == 0 {
+		in.mu.Unlock()
+		return 0, false
+	}
+	in.lock()
+	r, now := in.handle()
+	in.mu.Unlock()
+	if later && in.side.has(wake.StandsBy) && in.eng.AckDelay().MayWait(now, &r) {
+		in.out.defers()
+	} else {
+		if n >= wake.BulkPackets {
+			now = 0 // it took a while to handle them
+		}
+		in.out.flushFor(now, nil, false)
+	}
+	in.unlock()
+	return n, r.Taken
+}
+
+// meanwhile takes one batch, and sends no answers: the sender calls it between
+// two of its own.
+func (in *intake) meanwhile() {
+	if !in.mu.TryLock() {
+		return
+	}
+	in.side.polled()
+	if in.recv() > 0 {
+		in.lock()
+		in.handle()
+		in.release()
+	}
+	in.mu.Unlock()
+}
 
 // recv takes one batch from the link and returns the number of its packets. The
-// caller holds rxMu and not the shard's lock.
-func (s *shard) recv() int {
-	n, err := s.link.Recv(s.rx)
+// caller holds mu and not the shard's lock.
+func (in *intake) recv() int {
+	n, err := in.link.Recv(in.batch)
 	if errors.Is(err, transport.ErrClosed) {
-		linkClosed(s) // a program that polls never waits for the link
+		in.portLost(in.locked) // a program that polls never waits for the link
 		return 0
 	}
-	if err != nil || s.portError {
-		s.setPortState(err)
+	if err != nil || in.portError {
+		in.setPortState(err)
 	}
 	if err != nil {
 		return 0
@@ -31,130 +142,90 @@ func (s *shard) recv() int {
 	return n
 }
 
-// portChanged raises the event for what has changed at the port.
-func (h *eventHub) portChanged(c transport.PortChange) {
-	switch c {
-	case transport.PortWentDown:
-		h.broadcast(ib.EventPortError)
-	case transport.PortCameUp:
-		h.broadcast(ib.EventPortActive)
-	case transport.PortAddrChanged:
-		h.broadcast(ib.EventGIDChange)
-	}
-}
-
 // setPortState raises an event when the link begins to fail to receive, or
-// ceases to. The caller holds rxMu.
-func (s *shard) setPortState(err error) {
+// ceases to. The caller holds mu.
+func (in *intake) setPortState(err error) {
 	switch failed := err != nil; {
-	case failed == s.portError:
+	case failed == in.portError:
 		return
 	case failed:
-		s.events.broadcast(ib.EventPortError)
+		in.events.broadcast(ib.EventPortError)
 	default:
-		s.events.broadcast(ib.EventPortActive)
+		in.events.broadcast(ib.EventPortActive)
 	}
-	s.portError = !s.portError
-}
-
-// waitLink blocks until the link may have something. An error says that it is
-// closed.
-func (s *shard) waitLink() error {
-	err := s.link.Wait()
-	if err != nil {
-		linkClosed(s)
-	}
-	return err
-}
-
-// linkClosed is called when the link is closed. If the device is not, something
-// else has closed it: then the device has failed (IBTA 11.6.3.1). Its queue
-// pairs go to the error state, so that what programs have posted completes.
-func linkClosed(s *shard) {
-	s.lock()
-	closed := s.closed
-	s.unlock()
-	if closed || s.failed.Swap(true) {
-		return
-	}
-	for _, t := range s.shards {
-		t.lock()
-		if !t.closed {
-			engine.Fail(t.eng)
-		}
-		t.unlock()
-	}
-	s.events.broadcast(ib.EventDeviceFatal)
-	close(s.broken)
+	in.portError = !in.portError
 }
 
 // handle has the engine handle the batch that recv has taken, after what other
-// shards have forwarded. The caller holds rxMu and the shard's lock.
-func (s *shard) handle() (r engine.Received, now clock.Time) {
-	if s.closed {
+// shards have forwarded. The caller holds mu and the shard's lock.
+func (in *intake) handle() (r engine.Received, now clock.Time) {
+	if in.closed {
 		return r, 0
 	}
-	s.handleForwarded()
-	packets := s.rx.Packets()
-	if s.rx.Len() >= bulkPackets && s.spin > 1 {
-		s.bulk.Store(true)
+	in.handleForwarded()
+	packets := in.batch.Packets()
+	if in.batch.Len() >= wake.BulkPackets && in.spin > 1 {
+		in.side.changeBulk(wake.Bulk.Came)
 	}
-	now = s.now()
-	placed := engine.ReceivePlaced(s.eng, now, s.rx.Placed())
-	r = s.eng.Receive(now, packets)
+	now = in.now()
+	placed := engine.ReceivePlaced(in.eng, now, in.batch.Placed())
+	r = in.eng.Receive(now, packets)
 	r.Add(&placed)
-	if r.Requests && !s.asked.Load() {
-		s.asked.Store(true)
+	if r.Requests && !wake.Habit(in.side.habit.Load()).Asked() {
+		in.side.changeHabit(wake.Habit.Asks)
 	}
-	s.forward(r.Misrouted)
-	s.distribute(r.Multicast)
-	s.rx.Reset() // gives back what a burst has taken
+	in.forward(r.Misrouted)
+	in.distribute(r.Multicast)
+	in.batch.Reset() // gives back what a burst has taken
 	return r, now
 }
 
 // handleForwarded has the engine handle what other shards have forwarded. The
 // caller holds the shard's lock.
-func (s *shard) handleForwarded() {
-	packets := s.forwarded.take()
+func (in *intake) handleForwarded() {
+	packets := in.forwarded.take()
 	if len(packets) == 0 {
 		return
 	}
-	if !s.closed {
-		s.forward(s.eng.Receive(s.now(), packets).Misrouted)
+	if !in.closed {
+		in.forward(in.eng.Receive(in.now(), packets).Misrouted)
 	}
-	s.forwarded.done()
+	in.forwarded.done()
 }
 
-// forward gives packets to the shards that they belong to. It queues them
-// there; the goroutine of that shard handles them and sends the answers. It is
-// the only way from one shard to another. The caller may hold a shard's lock.
-func (s *shard) forward(packets []transport.RxPacket) {
-	for i := range packets {
-		t := s.shardOf(destQPN(packets[i].Data))
-		switch {
-		case t == nil:
-			transport.HandOver(s.link, &packets[i])
-		case t.forwarded.put(&packets[i]):
-			t.kickTransmitter()
+// onAlarm runs on a goroutine of its own when the earliest deadline has come.
+func (in *intake) onAlarm() {
+	in.lock()
+	due := !in.closed && in.eng.Due(in.now())
+	in.unlock()
+	if due {
+		// The answer may be there, and not have been received: on a
+		// busy machine everything here may have stood still.
+		in.drain()
+	}
+	in.lock()
+	if due && !in.closed {
+		in.eng.Advance(in.now())
+	}
+	in.alarm.wentOff() // until now it is not set anew
+	if due {
+		in.out.flush()
+	}
+	in.unlock()
+}
+
+// transmitter goes on sending when a caller has done its share, and handles
+// what other shards have forwarded.
+func (in *intake) transmitter() {
+	for {
+		select {
+		case <-in.forwarded.kick:
+			in.lock()
+			in.handleForwarded()
+			in.out.flush()
+			in.unlock()
+		case <-in.done:
+			return
 		}
 	}
-}
-
-// shardOf returns the shard of a queue pair with a number, nil if that is of
-// another device with the same address. The management queue pair is of each of
-// them.
-func (s *shared) shardOf(n rocev2.QPN) *shard {
-	i := int(n)&(s.slots-1) - s.slot
-	switch {
-	case i >= 0 && i < len(s.shards):
-		return s.shards[i]
-	case n == engine.GSIQPN:
-		return s.shards[0]
-	}
-	return nil
-}
-
-// destQPN reads the destination from a packet that has parsed.
-func destQPN(b []byte) rocev2.QPN {
-	return rocev2.QPN(binary.BigEndian.Uint32(b[4:])) & rocev2.QPNMask
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gosoftroce/rocev2/fabric"
 	"github.com/gosoftroce/rocev2/hca/engine"
+	"github.com/gosoftroce/rocev2/hca/wake"
 	"github.com/gosoftroce/rocev2/ib"
 )
 
@@ -23,31 +24,31 @@ func (h *host) shard() *shard { return h.dev.shards[0] }
 func (h *host) standBy() {
 	h.t.Helper()
 	s := h.shard()
-	time.Sleep(standbyBan + 4*maxStandbyTick)
+	time.Sleep(wake.StandbyBan + 4*wake.MaxStandbyTick)
 	synctest.Wait() // it waits in the link, and has for long
-	s.poller.note()
+	s.side.polled()
 	s.link.Wake()
 	synctest.Wait()
-	if !s.poller.standby.Load() {
+	if !s.side.has(wake.StandsBy) {
 		h.t.Fatal("the receiver does not stand by")
 	}
 }
 
-// takePoller makes the test the poller: nothing is received but by the test,
+// takeSide makes the test the owner: nothing is received but by the test,
 // and by what it calls.
-func (h *host) takePoller() {
+func (h *host) takeSide() {
 	h.t.Helper()
 	h.standBy()
 	s := h.shard()
-	if !s.poller.taken.CompareAndSwap(false, true) {
-		h.t.Fatal("somebody else is the poller")
+	if s.side.now().Owned() || s.side.on(wake.Waits)&wake.Own == 0 {
+		h.t.Fatal("another goroutine receives")
 	}
-	time.Sleep(2 * maxStandbyTick)
+	time.Sleep(2 * wake.MaxStandbyTick)
 	synctest.Wait()
-	if !s.poller.dormant.Load() {
+	if !s.side.has(wake.Dormant) {
 		h.t.Fatal("the receiver does not sleep")
 	}
-	h.t.Cleanup(s.poller.cease)
+	h.t.Cleanup(func() { s.side.on(wake.Leaves) })
 }
 
 // txPackets returns how many packets the device has sent.
@@ -86,7 +87,7 @@ func TestPostPassesDelayedAck(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		a, b, qa, qb := connected(t, Config{})
-		b.takePoller()
+		b.takeSide()
 		a.write(qa, b, 8)
 		deliver()
 		before := b.txPackets()
@@ -117,7 +118,7 @@ func TestOneAckForSeveralMessages(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		a, b, qa, _ := connected(t, Config{MinProbe: time.Second})
-		b.takePoller()
+		b.takeSide()
 		before := b.txPackets()
 		for i := range engine.MaxAckBatches {
 			b.wantSent("messages in a row", before, 0)
@@ -151,7 +152,7 @@ func TestAckWaitsForTheNextMessage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		a, b, qa, _ := connected(t, Config{})
-		b.takePoller()
+		b.takeSide()
 		a.write(qa, b, 8)
 		deliver()
 		before := b.txPackets()
@@ -191,13 +192,13 @@ func TestAckLeaves(t *testing.T) {
 			b.t.Cleanup(cancel)
 			go b.cq.Wait(ctx, make([]ib.WC, 1))
 		}},
-		{"it parks and is not the poller", func(b *host, _ *QP) {
+		{"it parks beside the owner", func(b *host, _ *QP) {
 			ctx, cancel := context.WithCancel(b.t.Context())
 			b.t.Cleanup(cancel)
 			other, err := b.owner.CreateCQ(4, nil)
 			b.must(err)
-			b.shard().poller.taken.Store(true) // the poller is a goroutine that does not look
-			b.t.Cleanup(b.shard().poller.cease)
+			b.shard().side.on(wake.Waits) // the owner is a goroutine that does not look
+			b.t.Cleanup(func() { b.shard().side.on(wake.Leaves) })
 			go other.Wait(ctx, make([]ib.WC, 1))
 		}},
 		{"it arms the channel and settles", func(b *host, _ *QP) { b.cq.Arm(false); b.dev.Settle() }},
@@ -224,7 +225,7 @@ func TestAckLeaves(t *testing.T) {
 					t.Fatal("the acknowledgement does not wait")
 				}
 				if c.then == nil {
-					time.Sleep(maxStandbyTick)
+					time.Sleep(wake.MaxStandbyTick)
 				} else {
 					c.then(b, qb)
 				}
@@ -245,7 +246,7 @@ func TestTimeoutLooksFirst(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		a, b, qa, _ := connected(t, Config{})
-		a.takePoller()
+		a.takeSide()
 		before := a.txPackets()
 		a.write(qa, b, 8)
 		time.Sleep(time.Second)

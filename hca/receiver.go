@@ -1,84 +1,55 @@
 package hca
 
 import (
+	"runtime"
+	"sync/atomic"
 	"time"
 
-	"github.com/gosoftroce/rocev2/rocev2/clock"
+	"github.com/gosoftroce/rocev2/hca/wake"
 )
 
-// start starts the goroutines of the shard.
-func (s *shard) start() {
-	s.alarm.init(s.onAlarm)
-	s.wg.Add(2)
-	go s.receiver()
-	go s.transmitter()
+// receiver is the shard's own goroutine for the link, and what the owner of the
+// receive side does, be it that or a program. See package wake.
+type receiver struct {
+	*locked
+	in *intake
+
+	memory  wake.Receiver // of the goroutine
+	account wake.Account  // of the owner
 }
 
-// transmitter goes on sending when a caller has done its share, and handles
-// what other shards have forwarded.
-func (s *shard) transmitter() {
-	defer s.wg.Done()
-	for {
-		select {
-		case <-s.kick:
-			s.lock()
-			s.handleForwarded()
-			s.flush()
-			s.unlock()
-		case <-s.done:
-			return
-		}
-	}
-}
-
-// receiver is the shard's own goroutine for the link, see poller.
-func (s *shard) receiver() {
-	defer s.wg.Done()
+// run is the goroutine.
+func (r *receiver) run() {
 	tick := time.NewTimer(time.Hour)
 	defer tick.Stop()
 	for {
-		if s.poller.become() {
-			if !s.receiveAlone() {
-				return
-			}
-			s.poller.handOver()
+		if r.side.on(wake.Takes)&wake.Own != 0 && !r.receiveAlone() {
+			return
 		}
-		if !s.standBy(tick) {
+		if !r.standBy(tick) {
 			return
 		}
 	}
 }
 
-// receiveAlone receives as the poller until programs do it better. It reports
+// receiveAlone receives as the owner until programs do it better. It reports
 // false when the link is closed.
-func (s *shard) receiveAlone() bool {
-	p := &s.poller
-	var ban clock.Time
-	if called := p.called.Swap(false); s.drain() > 0 && !called {
-		ban = s.now().Add(standbyBan) // programs had left them lying
-	}
+func (r *receiver) receiveAlone() bool {
+	n := r.in.drain()
+	r.side.found(&r.memory, r.now(), n)
 	for {
-		p.active.Store(false)
-		p.outrun.Store(0)
-		p.waits.Store(true)
-		err := s.waitLink()
-		p.waits.Store(false)
+		r.side.on(wake.BlocksOwn)
+		err := r.waitLink()
+		r.side.on(wake.UnblocksOwn)
 		if err != nil {
 			return false
 		}
-		n := s.drain()
-		s.handlers.letRun()
+		n := r.in.drain()
+		r.handlers.letRun()
 		if n > 0 {
-			lookLonger(s, false, p.active.Load)
+			r.lookLonger(false, func() bool { return r.side.has(wake.Active) })
 		}
-		parked, active := p.parked.Load(), p.active.Load()
-		switch {
-		case p.told.Load() && p.told.Swap(false):
-			return true
-		case active && parked == 0 && p.outrun.Load() >= outrunBatches:
-			return true
-		case s.now() < ban:
-		case n == 0 && active && parked == 0, parked == 1:
+		if r.side.received(&r.memory, r.now(), n) {
 			return true
 		}
 	}
@@ -86,28 +57,24 @@ func (s *shard) receiveAlone() bool {
 
 // standBy leaves receiving to programs until none does it. It reports false
 // when the shard is closed.
-func (s *shard) standBy(tick *time.Timer) bool {
-	p := &s.poller
-	p.standby.Store(true)
-	defer s.comeBack()
-	p.active.Store(false)
-	for every := standbyTick; ; every = min(2*every, maxStandbyTick) {
+func (r *receiver) standBy(tick *time.Timer) bool {
+	defer r.comeBack()
+	for every := r.side.standBy(&r.memory); ; every = r.memory.Again() {
 		tick.Reset(every)
 		select {
 		case <-tick.C:
-		case <-p.resume:
-		case <-s.done:
+		case <-r.side.resume:
+		case <-r.done:
 			return false
 		}
-		s.flushDelayed()
-		quiet := !p.active.Swap(false)
-		switch {
-		case !p.taken.Load():
-			if quiet || p.called.Load() || p.parked.Load()+p.threads.Load() > 0 {
-				return true
-			}
-		case quiet:
-			if !s.sleepWhilePolled() {
+		r.in.out.flushDelayed()
+		switch act := r.side.on(wake.Tick); act {
+		case wake.ComeBack:
+			return true
+		case wake.Sleep:
+			select {
+			case <-r.side.resume:
+			case <-r.done:
 				return false
 			}
 		}
@@ -116,40 +83,86 @@ func (s *shard) standBy(tick *time.Timer) bool {
 
 // comeBack ends standing by. It is done with the lock held under which programs
 // leave answers unsent: so none is missed.
-func (s *shard) comeBack() {
-	s.lock()
-	s.poller.standby.Store(false)
-	s.flush()
-	s.unlock()
+func (r *receiver) comeBack() {
+	r.lock()
+	r.side.on(wake.Returns)
+	r.in.out.flush()
+	r.unlock()
 }
 
-// sleepWhilePolled waits until the program that is the poller ceases to be.
-func (s *shard) sleepWhilePolled() bool {
-	p := &s.poller
-	p.dormant.Store(true)
-	if (!p.taken.Load() || p.delayed.Load()) && p.dormant.CompareAndSwap(true, false) {
-		return true
+// lookLonger goes on receiving until done, or for as long as that is worth
+// more than to sleep: in the middle of a bulk transfer, and where packets come
+// soon after each other. With one processor it is the other side that needs it.
+//
+// With later a few answers may wait, as in receiveAs, but not when it returns
+// and is not done. The caller is the owner.
+func (r *receiver) lookLonger(later bool, done func() bool) {
+	if r.spin > 1 && !r.awaitBulk(done) {
+		r.look(later, done)
 	}
-	select {
-	case <-p.resume:
-		return true
-	case <-s.done:
+	if later && !done() {
+		r.in.out.flushDelayed()
+	}
+}
+
+// awaitBulk goes on receiving in the middle of a bulk transfer, until nothing
+// has come for a while or until done, and reports whether there was one. If
+// this side went to sleep between two buffers, the sender would have to wake it
+// for each, which costs the sender more than anything else that it does.
+func (r *receiver) awaitBulk(done func() bool) bool {
+	bulk := wake.Bulk(r.side.bulk.Load())
+	if !bulk.UnderWay() {
 		return false
 	}
+	r.side.changeBulk(wake.Bulk.Over)
+	most, came := bulk.Polls(), false
+	for i := 0; i < most; i++ {
+		if done() {
+			return true
+		}
+		if r.in.receive() > 0 {
+			i, came = 0, true
+			r.side.changeBulk(wake.Bulk.Paid)
+		}
+	}
+	if !came {
+		r.side.changeBulk(wake.Bulk.Failed)
+	}
+	return true
 }
 
-// close ends the shard's goroutines and its link.
-func (s *shard) close() error {
-	s.lock()
-	sent := s.sendFinal()
-	s.unlock()
-	s.await(sent)
-	s.lock()
-	s.closed = true
-	s.unlock()
-	s.alarm.stop()
-	close(s.done)
-	err := s.link.Close()
-	s.wg.Wait()
-	return err
+// looking is how many owners of the process look for packets.
+var looking atomic.Int32
+
+func beginLooking() bool {
+	if int(looking.Add(1)) <= wake.MostLooking(runtime.GOMAXPROCS(0)) {
+		return true
+	}
+	looking.Add(-1)
+	return false
+}
+
+// look looks for packets for as long as that pays, or until done.
+func (r *receiver) look(later bool, done func() bool) {
+	l, ok := r.account.Begin(r.now())
+	if !ok || !beginLooking() {
+		return
+	}
+	defer looking.Add(-1)
+	for on := true; on && !done(); {
+		if l.Yields() {
+			r.yield.toOthers()
+		}
+		n, taken := r.in.receiveAs(true, later)
+		if n == 0 && later {
+			r.in.out.flushIdle()
+		}
+		if !l.Polled(n > 0) {
+			continue
+		}
+		if n > 0 {
+			r.handlers.letRun()
+		}
+		on = l.At(r.now(), n > 0, taken)
+	}
 }

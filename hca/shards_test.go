@@ -29,13 +29,13 @@ func (m mute) Wake()                                {}
 func (m mute) Recv(*transport.RxBatch) (int, error) { return 0, nil }
 func (m mute) Close() error                         { close(m.closed); return nil }
 
-// locked serialises Send with that of mute.
-type locked struct {
+// lockedLink serialises Send with that of mute.
+type lockedLink struct {
 	transport.Link
 	send *sync.Mutex
 }
 
-func (l locked) Send(b *transport.TxBatch) error {
+func (l lockedLink) Send(b *transport.TxBatch) error {
 	l.send.Lock()
 	defer l.send.Unlock()
 	return l.Link.Send(b)
@@ -46,7 +46,7 @@ func TestMisroutedPacketsAreForwarded(t *testing.T) {
 	t.Parallel()
 	la, lb := fabric.Pair(testAddrA, testAddrB)
 	var mu sync.Mutex
-	a := &host{t: t, dev: New(Config{}, locked{la, &mu}, mute{la, &mu, make(chan struct{})})}
+	a := &host{t: t, dev: New(Config{}, lockedLink{la, &mu}, mute{la, &mu, make(chan struct{})})}
 	b := &host{t: t, dev: New(Config{}, lb)}
 	a.equip()
 	b.equip()
@@ -82,7 +82,7 @@ func TestForwardedPacketsAreBounded(t *testing.T) {
 	for round := range 2 {
 		for i := range fits + 10 {
 			data[0] = byte(i)
-			if told := f.put(&transport.RxPacket{Data: data, SrcPort: uint16(i)}); told != (i == 0) {
+			if told := f.add(&transport.RxPacket{Data: data, SrcPort: uint16(i)}); told != (i == 0) {
 				t.Fatalf("round %d, packet %d: told %v", round, i, told)
 			}
 		}

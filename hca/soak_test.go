@@ -85,7 +85,7 @@ func newSoak(t *testing.T, seed uint64) *soak {
 	links := []transport.Link{la}
 	if shards > 1 {
 		var mu sync.Mutex
-		links = []transport.Link{locked{la, &mu}, mute{la, &mu, make(chan struct{})}}
+		links = []transport.Link{lockedLink{la, &mu}, mute{la, &mu, make(chan struct{})}}
 	}
 	s.loop = cfg.Loopback
 	mtus := []rocev2.MTU{rocev2.MTU256, rocev2.MTU512, rocev2.MTU1024, rocev2.MTU2048, rocev2.MTU4096}
@@ -262,7 +262,7 @@ func (s *soak) finish() {
 			if u := sh.eng.Usage(); u.InFlight != 0 || u.Busy != 0 || u.Limited != 0 {
 				s.t.Errorf("%s: %d bytes in flight of %d queue pairs, %d wait", s.about, u.InFlight, u.Busy, u.Limited)
 			}
-			if sh.eng.Pending() || sh.sent != nil || sh.eng.AckDelay().Held() {
+			if sh.eng.Pending() || sh.out.sent != nil || sh.eng.AckDelay().Held() {
 				s.t.Errorf("%s: something is left to send", s.about)
 			}
 			sh.unlock()

@@ -21,7 +21,7 @@ func newShardedHosts(t *testing.T, fc ...fabric.Config) (a, b *host) {
 	t.Helper()
 	la, lb := fabric.Pair(testAddrA, testAddrB, fc...)
 	var mu sync.Mutex
-	links := []transport.Link{locked{lb, &mu}}
+	links := []transport.Link{lockedLink{lb, &mu}}
 	for len(links) < 4 {
 		links = append(links, mute{lb, &mu, make(chan struct{})})
 	}

@@ -33,7 +33,7 @@ func (d *Device) Stats() Stats {
 		s.lock()
 		c := s.eng.Counters()
 		c.EachDrop(func(reason string, n uint64) { st.Drops[reason] += n })
-		st.SendErrors += s.txErrs
+		st.SendErrors += s.out.txErrs
 		st.LoopPackets += c.LoopPackets
 		st.LoopBytes += c.LoopBytes
 		s.unlock()

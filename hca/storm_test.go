@@ -31,7 +31,7 @@ func TestEverythingAtOnce(t *testing.T) {
 			links := []transport.Link{la}
 			if seed%4 > 1 {
 				var mu sync.Mutex
-				links = []transport.Link{locked{la, &mu}, mute{la, &mu, make(chan struct{})}}
+				links = []transport.Link{lockedLink{la, &mu}, mute{la, &mu, make(chan struct{})}}
 			}
 			a, b := &host{t: t, dev: New(cfg, links...)}, &host{t: t, dev: New(cfg, lb)}
 			a.equip()
@@ -78,8 +78,8 @@ func TestEverythingAtOnce(t *testing.T) {
 				for _, s := range h.dev.shards {
 					s.lock()
 					u := s.eng.Usage()
-					if u.Peers != 0 || u.QPs != 0 || u.Sending != 0 || s.sending || !s.closed && (s.sent != nil || u.Final > 0) {
-						t.Errorf("seed %d: left is %+v, sending %v", seed, u, s.sending)
+					if u.Peers != 0 || u.QPs != 0 || u.Sending != 0 || s.out.sending || !s.closed && (s.out.sent != nil || u.Final > 0) {
+						t.Errorf("seed %d: left is %+v, sending %v", seed, u, s.out.sending)
 					}
 					s.unlock()
 				}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gosoftroce/rocev2/hca/engine"
+	"github.com/gosoftroce/rocev2/hca/wake"
 	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/rocev2/clock"
 	"github.com/gosoftroce/rocev2/transport"
@@ -73,23 +74,44 @@ func (p *batchPool) put(b *transport.TxBatch) {
 	}
 }
 
+// sender is the way out of a shard: the goroutine that has made work has the
+// engine fill one batch after the other, and sends each without the lock. One
+// goroutine at a time does so, or packets would swap.
+type sender struct {
+	*locked
+	meanwhile func() // takes what has come while a long batch was sent
+
+	// The lock guards what follows.
+	sending bool               // a goroutine, or the driver, owns tx
+	tx      *transport.TxBatch // nil while none sends
+	sent    chan struct{}      // closed with the next batch that is sent, if a goroutine waits for that
+	stuck   bool               // a goroutine has waited for it without result
+	txErrs  uint64
+}
+
 // flush sends what the engine has to send, lone acknowledgements included. It
 // is called with the lock held, gives it up while it sends, and returns with it
 // held, like sync.Cond.Wait. When another goroutine is sending, that one goes
 // on with what is ready now. After txBudget batches the transmitter continues
 // in the caller's place.
-func (s *shard) flush() { s.flushFor(0, nil, false) }
+func (s *sender) flush() { s.flushFor(0, nil, false) }
+
+// defers records that answers wait for the program's next call. The shard is
+// locked.
+func (s *sender) defers() {
+	if !s.side.has(wake.Late) {
+		s.side.on(wake.Defers)
+	}
+}
 
 // flushFor is flush at the time now, which is read when it is needed if it is
 // 0, and on behalf of caller, see pump. With holdAcks it leaves lone
 // acknowledgements for the next flush: a program that polls will be back in a
 // moment, and what it has posted goes first.
-func (s *shard) flushFor(now clock.Time, caller *engine.QP, holdAcks bool) {
+func (s *sender) flushFor(now clock.Time, caller *engine.QP, holdAcks bool) {
 	switch {
 	case !holdAcks:
-		s.poller.delayed.Store(false)
-		if s.poller.prompt.Load() {
-			s.poller.prompt.Store(false)
+		if (s.side.has(wake.Late) || s.side.has(wake.Prompt)) && s.side.on(wake.Sent)&wake.AckFirst != 0 {
 			s.eng.AckDelay().First()
 		}
 		s.eng.AckDelay().Release()
@@ -104,7 +126,7 @@ func (s *shard) flushFor(now clock.Time, caller *engine.QP, holdAcks bool) {
 // has nothing more to send, and after txLongest: what others send must not hold
 // up the caller's program. Then the transmitter goes on in its place. It is
 // called as flush is.
-func (s *shard) pump(now clock.Time, batches int, caller *engine.QP) {
+func (s *sender) pump(now clock.Time, batches int, caller *engine.QP) {
 	if s.sending || s.closed || !s.wantsOut() {
 		return
 	}
@@ -117,13 +139,13 @@ func (s *shard) pump(now clock.Time, batches int, caller *engine.QP) {
 	txBatches.put(s.tx)
 	s.tx, s.sending = nil, false
 	if more {
-		s.kickTransmitter()
+		s.forwarded.tell()
 	}
 }
 
 // sendBatches does what pump says. It reports whether there may be more to
 // send.
-func (s *shard) sendBatches(now clock.Time, batches int, caller *engine.QP) (more bool) {
+func (s *sender) sendBatches(now clock.Time, batches int, caller *engine.QP) (more bool) {
 	begun, looped := now, false
 	for i := range batches {
 		if i > 0 {
@@ -142,7 +164,7 @@ func (s *shard) sendBatches(now clock.Time, batches int, caller *engine.QP) (mor
 		f := s.eng.Fill(now, s.tx)
 		s.forward(f.Misrouted)
 		if s.eng.AckDelay().Held() {
-			s.poller.delay()
+			s.defers()
 		}
 		looped = f.LoopPackets > 0
 		sent := s.takeSent()
@@ -150,7 +172,7 @@ func (s *shard) sendBatches(now clock.Time, batches int, caller *engine.QP) (mor
 		case s.tx.Len() > 0:
 			s.send()
 		case f.LoopBytes >= longLoop:
-			unlockBriefly(s)
+			s.release()
 			s.lock()
 		}
 		if sent != nil {
@@ -165,35 +187,25 @@ func (s *shard) sendBatches(now clock.Time, batches int, caller *engine.QP) (mor
 
 // wantsOut reports whether there may be something to send, or a goroutine waits
 // until there is not.
-func (s *shard) wantsOut() bool { return s.sent != nil || s.eng.Pending() }
+func (s *sender) wantsOut() bool { return s.sent != nil || s.eng.Pending() }
 
 // send sends the batch, and then takes what has come meanwhile if the batch is
 // long: the acknowledgements that let the next one go. It is called as flush
 // is.
-func (s *shard) send() {
-	unlockBriefly(s)
+func (s *sender) send() {
+	s.release()
 	err := s.link.Send(s.tx)
 	var big packetTooBig
 	if err != nil {
 		big = s.tooBig(err)
 	}
-	receiving, n := false, 0
 	if s.tx.Bytes() >= longBatch {
 		if s.spin > 1 {
-			s.bulk.Store(true)
+			s.side.changeBulk(wake.Bulk.Came)
 		}
-		if receiving = s.rxMu.TryLock(); receiving {
-			s.poller.note()
-			n = s.recv()
-		}
+		s.meanwhile()
 	}
 	s.lock()
-	if n > 0 {
-		s.handle()
-	}
-	if receiving {
-		s.rxMu.Unlock()
-	}
 	s.stuck = false
 	if err != nil && !errors.Is(err, transport.ErrClosed) {
 		s.txErrs++ // lost like any packet: the peer's silence will tell
@@ -211,7 +223,7 @@ type packetTooBig struct {
 
 // tooBig finds out whether a batch could not be sent for the length of its
 // packets. The caller owns tx and does not hold the lock: the system is asked.
-func (s *shard) tooBig(err error) (p packetTooBig) {
+func (s *sender) tooBig(err error) (p packetTooBig) {
 	var failed *transport.SendError
 	if !errors.Is(err, transport.ErrTooLong) || !errors.As(err, &failed) || failed.Index >= s.tx.Len() {
 		return p
@@ -222,7 +234,7 @@ func (s *shard) tooBig(err error) (p packetTooBig) {
 
 // takeSent returns what to close when the batch is sent: goroutines that wait
 // for the final packets of queue pairs wait until all are in a batch.
-func (s *shard) takeSent() chan struct{} {
+func (s *sender) takeSent() chan struct{} {
 	if s.sent == nil || s.eng.FinalPackets() > 0 {
 		return nil
 	}
@@ -234,7 +246,7 @@ func (s *shard) takeSent() chan struct{} {
 // sendFinal sends the final packets that wait, or returns what to await when
 // another goroutine will, or has an acknowledgement in the batch that it is
 // about to hand to the link. It is called as flush is.
-func (s *shard) sendFinal() <-chan struct{} {
+func (s *sender) sendFinal() <-chan struct{} {
 	if s.eng.FinalPackets() > 0 && !s.sending {
 		s.pump(0, 1, nil)
 	}
@@ -246,7 +258,7 @@ func (s *shard) sendFinal() <-chan struct{} {
 
 // giveTurn gives q a turn if it has something to send. It is called as flush
 // is.
-func (s *shard) giveTurn(q *engine.QP) {
+func (s *sender) giveTurn(q *engine.QP) {
 	switch {
 	case !q.Pending():
 	case s.driven != nil:
@@ -263,7 +275,7 @@ func (s *shard) giveTurn(q *engine.QP) {
 
 // nextBatch returns a channel that is closed when all final packets that wait
 // now, and one batch at least, were handed to the link; nil if that hangs.
-func (s *shard) nextBatch() <-chan struct{} {
+func (s *sender) nextBatch() <-chan struct{} {
 	if s.stuck || s.closed {
 		return nil
 	}
@@ -274,7 +286,7 @@ func (s *shard) nextBatch() <-chan struct{} {
 }
 
 // await waits for a batch, but not for ever. The caller does not hold the lock.
-func (s *shard) await(sent <-chan struct{}) {
+func (s *sender) await(sent <-chan struct{}) {
 	if sent == nil {
 		return
 	}
@@ -286,6 +298,25 @@ func (s *shard) await(sent <-chan struct{}) {
 	case <-t.C:
 		s.lock()
 		s.stuck = true
+		s.unlock()
+	}
+}
+
+// flushDelayed sends what was left for a program's next call.
+func (s *sender) flushDelayed() {
+	if s.side.has(wake.Late) {
+		s.lock()
+		s.flush()
+		s.unlock()
+	}
+}
+
+// flushIdle is flushDelayed when a program polls and nothing has come: lone
+// acknowledgements may wait on.
+func (s *sender) flushIdle() {
+	if s.side.has(wake.Late) {
+		s.lock()
+		s.flushFor(0, nil, s.side.has(wake.StandsBy) && !s.eng.AckDelay().Expired(s.now()))
 		s.unlock()
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gosoftroce/rocev2/fabric"
+	"github.com/gosoftroce/rocev2/hca/wake"
 	"github.com/gosoftroce/rocev2/transport"
 )
 
@@ -51,7 +52,7 @@ func TestThreadReceives(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		a, b, qa, _, link := waiter(t)
-		fds, most, receives := a.dev.BeginWait([]int{3}, nil)
+		fds, most, receives := a.dev.Program().BeginWait([]int{3}, nil)
 		if len(fds) != 3 || fds[0] != 3 || fds[1] != 7 || fds[2] != 8 || most != time.Millisecond || !receives || link.begun != 1 {
 			t.Fatalf("files %v, for %v, receives: %v", fds, most, receives)
 		}
@@ -62,7 +63,7 @@ func TestThreadReceives(t *testing.T) {
 		if received(a) != before {
 			t.Error("something has received beside the thread")
 		}
-		a.dev.EndWait(receives)
+		a.dev.Program().EndWait(receives)
 		if link.begun != 0 || received(a) != before+1 {
 			t.Error("the thread has received nothing")
 		}
@@ -81,22 +82,22 @@ func TestOneThreadReceives(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		a, b, qa, _, link := waiter(t)
-		_, _, first := a.dev.BeginWait(nil, nil)
-		fds, most, second := a.dev.BeginWait(nil, nil)
+		_, _, first := a.dev.Program().BeginWait(nil, nil)
+		fds, most, second := a.dev.Program().BeginWait(nil, nil)
 		if !first || second || len(fds) != 0 || most != 0 || link.begun != 1 {
 			t.Fatalf("the first receives: %v; the second: %v, with %v", first, second, fds)
 		}
-		a.dev.EndWait(second)
+		a.dev.Program().EndWait(second)
 		if link.begun != 1 {
 			t.Error("the second has ended the wait of the first")
 		}
-		a.dev.EndWait(first)
-		if n := a.shard().poller.threads.Load(); n != 0 || link.begun != 0 {
+		a.dev.Program().EndWait(first)
+		if n := a.shard().side.now().Threads(); n != 0 || link.begun != 0 {
 			t.Errorf("%d threads wait", n)
 		}
-		_, _, again := a.dev.BeginWait(nil, nil)
-		_, _, beside := a.dev.BeginWait(nil, nil)
-		a.dev.EndWait(again) // then the receiver receives for the one that is left
+		_, _, again := a.dev.Program().BeginWait(nil, nil)
+		_, _, beside := a.dev.Program().BeginWait(nil, nil)
+		a.dev.Program().EndWait(again) // then the receiver receives for the one that is left
 		before := received(a)
 		a.write(qa, b, 8)
 		deliver()
@@ -104,7 +105,7 @@ func TestOneThreadReceives(t *testing.T) {
 		if received(a) != before+1 {
 			t.Error("nothing receives for the thread that is left")
 		}
-		a.dev.EndWait(beside)
+		a.dev.Program().EndWait(beside)
 	})
 }
 
@@ -119,17 +120,17 @@ func TestThreadDoesNotSleep(t *testing.T) {
 			"an answer waits": func() bool {
 				s := a.shard()
 				s.lock()
-				s.poller.delay()
+				s.side.on(wake.Defers)
 				s.unlock()
 				return false
 			},
 		} {
-			fds, most, receives := a.dev.BeginWait(nil, over)
+			fds, most, receives := a.dev.Program().BeginWait(nil, over)
 			if len(fds) != 0 || most != 0 || !receives || link.begun != 0 {
 				t.Errorf("%s: files %v, for %v, receives: %v", what, fds, most, receives)
 			}
 			link.begun++ // EndPoll may come without BeginPoll
-			a.dev.EndWait(receives)
+			a.dev.Program().EndWait(receives)
 			a.standBy()
 		}
 	})
@@ -142,20 +143,20 @@ func TestAckLeavesBeforeThreadSleeps(t *testing.T) {
 		a, b, _, qb, _ := waiter(t)
 		b.write(qb, a, 8)
 		for range 20 { // the program polls all the time
-			if time.Sleep(testDelay / 10); a.dev.Poll() {
+			if time.Sleep(testDelay / 10); a.dev.Program().Poll() {
 				break
 			}
 		}
 		before := a.txPackets()
-		if !a.shard().poller.delayed.Load() {
+		if !a.shard().side.has(wake.Late) {
 			t.Fatal("no acknowledgement waits")
 		}
-		fds, _, receives := a.dev.BeginWait(nil, nil)
+		fds, _, receives := a.dev.Program().BeginWait(nil, nil)
 		if len(fds) != 2 || !receives {
 			t.Errorf("files %v, receives: %v", fds, receives)
 		}
 		a.wantSent("the acknowledgement", before, 1)
-		a.dev.EndWait(receives)
+		a.dev.Program().EndWait(receives)
 		deliver()
 		b.waitOK(1)
 	})
@@ -169,7 +170,7 @@ func TestThreadOfLinkWithoutFiles(t *testing.T) {
 		qa, qb := a.newQP(), b.newQP()
 		a.connect(qa, testAddrB, qb.QPN())
 		b.connect(qb, testAddrA, qa.QPN())
-		fds, most, receives := a.dev.BeginWait(nil, nil)
+		fds, most, receives := a.dev.Program().BeginWait(nil, nil)
 		if len(fds) != 0 || most != 0 || receives {
 			t.Errorf("files %v, for %v, receives: %v", fds, most, receives)
 		}
@@ -180,7 +181,7 @@ func TestThreadOfLinkWithoutFiles(t *testing.T) {
 		if received(a) != before+1 {
 			t.Error("nothing receives")
 		}
-		a.dev.EndWait(receives)
+		a.dev.Program().EndWait(receives)
 	})
 }
 

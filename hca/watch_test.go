@@ -5,17 +5,17 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/gosoftroce/rocev2/hca/wake"
 	"github.com/gosoftroce/rocev2/transport"
 )
 
 // lonelyWatcher is watcher where nothing is received but by the test.
-func lonelyWatcher(t *testing.T) (a, b *host, qa, qb *QP, m *looking) {
+func lonelyWatcher(t *testing.T) (a, b *host, qa, qb *QP, m *slowLook) {
 	a, b, qa, qb, m = watcher(t)
 	m.quick.Store(true)
-	a.takePoller()
+	a.takeSide()
 	m.quick.Store(false)
-	s := a.shard()
-	s.watched.since = s.now()
+	a.dev.program.watch = wake.NewAccount(a.shard().now(), wake.MaxCredit, 10*time.Microsecond)
 	return a, b, qa, qb, m
 }
 
@@ -24,11 +24,11 @@ func lonelyWatcher(t *testing.T) (a, b *host, qa, qb *QP, m *looking) {
 // returns. It says how long the last poll took.
 func (h *host) watched(q *QP, peer *host) time.Duration {
 	h.t.Helper()
-	h.dev.Posts()
+	h.dev.Program().Posts()
 	h.write(q, peer, 8)
 	synctest.Wait() // the answer is there
 	start := h.shard().now()
-	if !h.dev.Poll() {
+	if !h.dev.Program().Poll() {
 		h.t.Fatal("no acknowledgement came")
 	}
 	took := h.shard().now().Sub(start)
@@ -50,33 +50,32 @@ func TestWatch(t *testing.T) {
 		seen   bool
 		credit time.Duration // by so much it becomes more, or less
 	}{
-		{"soon", 5 * time.Microsecond, true, wakeWorth - 5*time.Microsecond},
-		{"late", 35 * time.Microsecond, true, wakeWorth - 35*time.Microsecond},
-		{"too late", 60 * time.Microsecond, false, -vigilGaps * 10 * time.Microsecond},
+		{"soon", 5 * time.Microsecond, true, wake.WakeWorth - 5*time.Microsecond},
+		{"late", 35 * time.Microsecond, true, wake.WakeWorth - 35*time.Microsecond},
+		{"too late", 60 * time.Microsecond, false, -wake.LookGaps * 10 * time.Microsecond},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			a, b, qa, qb, _ := lonelyWatcher(t)
 			s := a.shard()
-			s.watched.credit = 4 * longestVigil
-			s.watched.since = s.now()
-			before := s.watched.credit
+			a.dev.program.watch = wake.NewAccount(s.now(), 4*wake.LongestLook, 10*time.Microsecond)
+			before := a.dev.program.watch.Credit()
 			comes := time.AfterFunc(c.after, func() { b.write(qb, a, 8) })
 			defer comes.Stop()
 			took := a.watched(qa, b)
-			const slack = vigilClockPolls * 2 * lookTime
-			want := min(c.after, vigilGaps*10*time.Microsecond)
-			if took < want || took > want+slack || s.asked.Load() != c.seen {
-				t.Errorf("%s: it has looked for %v, and seen a request: %v", c.why, took, s.asked.Load())
+			const slack = wake.ClockPolls * 2 * lookTime
+			want := min(c.after, wake.LookGaps*10*time.Microsecond)
+			if took < want || took > want+slack || wake.Habit(s.side.habit.Load()).Asked() != c.seen {
+				t.Errorf("%s: it has looked for %v, and seen a request: %v", c.why, took, wake.Habit(s.side.habit.Load()).Asked())
 			}
-			if got := s.watched.credit - before - c.credit; got < -slack || got > slack {
-				t.Errorf("%s: the credit is %v, was %v, should have changed by %v", c.why, s.watched.credit, before, c.credit)
+			if got := a.dev.program.watch.Credit() - before - c.credit; got < -slack || got > slack {
+				t.Errorf("%s: the credit is %v, was %v, should have changed by %v", c.why, a.dev.program.watch.Credit(), before, c.credit)
 			}
-			if s.watching.Load() || s.poller.called.Load() {
-				t.Errorf("%s: it watches: %v, and has called the receiver: %v", c.why, s.watching.Load(), s.poller.called.Load())
+			if wake.Habit(s.side.habit.Load()).Watching() || s.side.has(wake.Called) {
+				t.Errorf("%s: it watches: %v, and has called the receiver: %v", c.why, wake.Habit(s.side.habit.Load()).Watching(), s.side.has(wake.Called))
 			}
 			time.Sleep(c.after)
-			a.dev.Poll()
-			s.flushDelayed()
+			a.dev.Program().Poll()
+			s.out.flushDelayed()
 			b.waitOK(1)
 		})
 	}
@@ -86,32 +85,34 @@ func TestWatch(t *testing.T) {
 // watch.
 func TestWatchesNot(t *testing.T) {
 	t.Parallel()
-	for why, change := range map[string]func(s *shard){
-		"as it can be":                           nil,
-		"nothing is left to be spent":            func(s *shard) { s.watched.credit = 0 },
-		"others want the processor":              func(s *shard) { s.watched.ban(s.now()) },
-		"another thread watches":                 func(s *shard) { s.watching.Store(true) },
-		"there is one processor":                 func(s *shard) { s.spin = 1 },
-		"a request has come since it has posted": func(s *shard) { s.asked.Store(true) },
+	for why, change := range map[string]func(d *Device){
+		"as it can be":                nil,
+		"nothing is left to be spent": func(d *Device) { d.program.watch = wake.NewAccount(d.now(), 0, 0) },
+		"others want the processor":   func(d *Device) { d.program.watch.Ban(d.now()) },
+		"another thread watches": func(d *Device) {
+			d.shards[0].side.changeHabit(func(h wake.Habit) wake.Habit { n, _ := h.Polled(); return n.Polls() })
+		},
+		"there is one processor":                 func(d *Device) { d.spin = 1 },
+		"a request has come since it has posted": func(d *Device) { d.shards[0].side.changeHabit(wake.Habit.Asks) },
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			a, b, qa, _, _ := lonelyWatcher(t)
 			s := a.shard()
-			a.dev.Posts()
+			a.dev.Program().Posts()
 			a.write(qa, b, 8)
 			synctest.Wait()
 			if change != nil {
-				change(s)
+				change(a.dev)
 			}
 			start := s.now()
-			if !a.dev.Poll() {
+			if !a.dev.Program().Poll() {
 				t.Fatal("no acknowledgement came")
 			}
 			if took := s.now().Sub(start); (took <= mostPoll) != (change != nil) {
 				t.Errorf("%s: the poll has taken %v", why, took)
 			}
 			start = s.now()
-			if a.dev.Poll() || s.now().Sub(start) > mostPoll {
+			if a.dev.Program().Poll() || s.now().Sub(start) > mostPoll {
 				t.Errorf("%s: it watches after a poll that has found nothing", why)
 			}
 			a.waitOK(1)
@@ -127,21 +128,21 @@ func TestWatchInVain(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			a, b, qa, _, _ := lonelyWatcher(t)
 			s := a.shard()
-			s.watched = vigil{since: s.now()} // it was never seen to pay
+			a.dev.program.watch = wake.NewAccount(s.now(), 0, 0) // it was never seen to pay
 			start, spent := s.now(), time.Duration(0)
 			for range 300 {
 				if took := a.watched(qa, b); took > mostPoll {
 					spent += took
 				}
 				if !awake {
-					a.dev.Tell()
-				} else if s.poller.called.Load() {
+					a.dev.Program().Tell()
+				} else if s.side.has(wake.Called) {
 					t.Fatal("the receiver is to take over, though no peer ever asked")
 				}
 				time.Sleep(100 * time.Microsecond)
 			}
 			whole := s.now().Sub(start)
-			if most := whole/vigilShare + longestVigil + 4*lookTime; spent > most || spent == 0 {
+			if most := whole/wake.LookShare + wake.LongestLook + 4*lookTime; spent > most || spent == 0 {
 				t.Errorf("never asleep: %v: it has watched for %v of %v", awake, spent, whole)
 			}
 		})
@@ -155,22 +156,22 @@ func TestNeverSleeps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, _, _, _, _ := lonelyWatcher(t)
 		s := a.shard()
-		awake := func() bool { return s.posts.Load() == sleepless }
+		awake := func() bool { return wake.Habit(s.side.habit.Load()).Sleepless() }
 		for why, wait := range map[string]func(){
-			"it is told by a file": a.dev.Tell,
+			"it is told by a file": a.dev.Program().Tell,
 			"it waits by poll(2)": func() {
-				_, _, receives := a.dev.BeginWait(nil, nil)
-				a.dev.EndWait(receives)
+				_, _, receives := a.dev.Program().BeginWait(nil, nil)
+				a.dev.Program().EndWait(receives)
 			},
 		} {
-			for i := range sleepless {
+			for i := range wake.Sleepless {
 				if awake() {
 					t.Errorf("%s: it counts as awake after %d posts", why, i)
 				}
-				a.dev.Posts()
+				a.dev.Program().Posts()
 			}
-			for range 3 * sleepless {
-				if a.dev.Posts(); !awake() {
+			for range 3 * wake.Sleepless {
+				if a.dev.Program().Posts(); !awake() {
 					t.Fatalf("%s: it does not stay awake", why)
 				}
 			}
@@ -190,13 +191,13 @@ func TestWatchInterrupted(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			a, b, qa, _, m := lonelyWatcher(t)
 			s := a.shard()
-			for range sleepless {
-				a.dev.Posts()
+			for range wake.Sleepless {
+				a.dev.Program().Posts()
 			}
 			if !awake {
-				a.dev.Tell()
+				a.dev.Program().Tell()
 			}
-			looks, away := 0, 20*preempted
+			looks, away := 0, 20*wake.Preempted
 			usual := m.meddler.received
 			m.meddler.received = func(batch *transport.RxBatch) {
 				usual(batch)
@@ -204,15 +205,15 @@ func TestWatchInterrupted(t *testing.T) {
 					time.Sleep(away)
 				}
 			}
-			before := s.watched.credit
+			before := a.dev.program.watch.Credit()
 			took := a.watched(qa, b)
-			spent := before - s.watched.credit
+			spent := before - a.dev.program.watch.Credit()
 			switch {
-			case awake && (took < away+vigilGaps*10*time.Microsecond || s.watched.until != 0):
-				t.Errorf("never asleep: it ceases to watch after %v, until %v", took, s.watched.until)
-			case !awake && (took > away+vigilClockPolls*2*lookTime || s.watched.until <= s.now()):
+			case awake && (took < away+wake.LookGaps*10*time.Microsecond || a.dev.program.watch.Banned() != 0):
+				t.Errorf("never asleep: it ceases to watch after %v, until %v", took, a.dev.program.watch.Banned())
+			case !awake && (took > away+wake.ClockPolls*2*lookTime || a.dev.program.watch.Banned() <= s.now()):
 				t.Errorf("it watches for %v, though others want the processor", took)
-			case spent > longestVigil:
+			case spent > wake.LongestLook:
 				t.Errorf("never asleep: %v: %v are spent", awake, spent)
 			}
 		})

@@ -5,6 +5,8 @@ import (
 	"runtime/metrics"
 	"sync"
 	"sync/atomic"
+
+	"github.com/gosoftroce/rocev2/hca/wake"
 )
 
 // yielder has programs that do nothing but poll let others run. Without that,
@@ -15,14 +17,10 @@ import (
 // It does so only if some goroutine waits for a processor: where one is idle,
 // runtime.Gosched wakes it, and the program goes on there, later.
 type yielder struct {
-	vain     atomic.Uint32 // polls that found nothing, in a row
+	idle     atomic.Uint32 // polls that found nothing, in a row
 	mu       sync.Mutex
 	runnable []metrics.Sample
 }
-
-// yieldEvery is after how many polls that found nothing the yielder looks for
-// goroutines that wait for a processor.
-const yieldEvery = 64
 
 func (y *yielder) init() {
 	y.runnable = []metrics.Sample{{Name: "/sched/goroutines/runnable:goroutines"}}
@@ -31,12 +29,12 @@ func (y *yielder) init() {
 // polled records a poll; any says whether it found something.
 func (y *yielder) polled(any bool) {
 	if any {
-		if y.vain.Load() != 0 { // the programs on all processors share it
-			y.vain.Store(0)
+		if y.idle.Load() != 0 { // the programs on all processors share it
+			y.idle.Store(0)
 		}
 		return
 	}
-	if y.vain.Add(1)%yieldEvery == 0 {
+	if y.idle.Add(1)%wake.YieldEvery == 0 {
 		y.toGoroutines()
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/gosoftroce/rocev2/hca/wake"
 	"github.com/gosoftroce/rocev2/ib"
 )
 
@@ -15,7 +16,7 @@ func TestPollYields(t *testing.T) { // not parallel: it changes GOMAXPROCS
 	a, _ := newHosts(t, Config{})
 	for _, taken := range []bool{false, true} {
 		if taken {
-			a.shard().rxMu.Lock()
+			a.shard().in.mu.Lock()
 		}
 		const rounds = 100
 		var wc [1]ib.WC
@@ -28,11 +29,11 @@ func TestPollYields(t *testing.T) { // not parallel: it changes GOMAXPROCS
 				polls++
 			}
 		}
-		if polls > rounds*2*yieldEvery {
+		if polls > rounds*2*wake.YieldEvery {
 			t.Errorf("%d polls until another goroutine could run %d times, with the lock taken: %v", polls, rounds, taken)
 		}
 		if taken {
-			a.shard().rxMu.Unlock()
+			a.shard().in.mu.Unlock()
 		}
 	}
 }

@@ -71,7 +71,7 @@ func (r *runtimeFiles) list() []int {
 	devices.Lock()
 	defer devices.Unlock()
 	for _, d := range devices.open {
-		all = append(all, d.core.Files()...)
+		all = append(all, d.core.Program().Files()...)
 	}
 	return all
 }

@@ -101,7 +101,7 @@ func rocev2_post(handle C.uint64_t, qp C.uint32_t) C.int64_t {
 	if !ok {
 		return errno(unix.EBADF)
 	}
-	f.core.Posts()
+	f.core.Program().Posts()
 	return -C.int64_t(f.client.Post(uint32(qp)))
 }
 

@@ -53,7 +53,7 @@ func duplicate(fd, flags int) (int, error) {
 // poll looks for packets.
 func (f *verbsFile) poll() bool {
 	f.client.PostLeft()
-	return f.core.Poll()
+	return f.core.Program().Poll()
 }
 
 func (f *verbsFile) doorbells() uintptr { return uintptr(unsafe.Pointer(f.client.Doorbells())) }

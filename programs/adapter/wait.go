@@ -52,7 +52,7 @@ func beginWait(handle uint64, fds []pollFD, timeout *int64, thread uint64) (n in
 		over = func() bool { return f.news() != before }
 	}
 	var room [8]int
-	list, most, receives := d.core.BeginWait(room[:0], over)
+	list, most, receives := d.core.Program().BeginWait(room[:0], over)
 	waits.Lock()
 	waits.of[waitKey{thread, handle}] = wait{d, receives}
 	waits.Unlock()
@@ -82,6 +82,6 @@ func endWait(handle, thread uint64) {
 	delete(waits.of, key)
 	waits.Unlock()
 	if w.device != nil {
-		w.device.core.EndWait(w.receives)
+		w.device.core.Program().EndWait(w.receives)
 	}
 }

@@ -66,7 +66,7 @@ func TestFileIsClosedWhileAThreadWaits(t *testing.T) {
 	// receive.
 	receives := func(handle uint64) {
 		for !waitFor(handle) {
-			d.core.Tell()
+			d.core.Program().Tell()
 			if _, err := wire.Write(make([]byte, 64)); err != nil {
 				t.Fatal(err)
 			}

@@ -39,7 +39,7 @@ type note struct {
 // file for the events of sends and receives, and take the next one for that of
 // its send.
 func (e *errands) init(d *hca.Device) {
-	e.later, e.first, e.do = d.Later, d.Tell, e.run
+	e.later, e.first, e.do = d.Later, d.Program().Tell, e.run
 }
 
 // send hands an event over.

@@ -62,7 +62,7 @@ func TestFilesOfLeasedDevice(t *testing.T) {
 	for end := time.Now().Add(10 * time.Second); ; {
 		named := map[int]bool{}
 		for _, dev := range devs {
-			for _, fd := range verbs.HCA(dev).Files() {
+			for _, fd := range verbs.HCA(dev).Program().Files() {
 				named[fd] = true
 			}
 		}

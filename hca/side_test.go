@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gosoftroce/rocev2/fabric"
+	"github.com/gosoftroce/rocev2/hca/wake"
 )
 
 // A program that polls takes each packet before the receiver, which is woken
@@ -21,39 +22,39 @@ func TestOutrunReceiverStandsBy(t *testing.T) {
 		qa, qb := a.newQP(), b.newQP()
 		a.connect(qa, testAddrB, qb.QPN())
 		b.connect(qb, testAddrA, qa.QPN())
-		for i := range outrunBatches {
-			if b.shard().poller.standby.Load() {
+		for i := range wake.OutrunBatches {
+			if b.shard().side.has(wake.StandsBy) {
 				t.Fatalf("the receiver stands by after %d packets", i)
 			}
 			a.write(qa, b, 8)
 			time.Sleep(time.Microsecond)
 			synctest.Wait()
-			if !b.dev.Poll() {
+			if !b.dev.Program().Poll() {
 				t.Fatal("nothing came")
 			}
 			synctest.Wait()
 		}
-		if !b.shard().poller.standby.Load() {
+		if !b.shard().side.has(wake.StandsBy) {
 			t.Error("the receiver waits on in the link")
 		}
-		a.waitOK(outrunBatches)
+		a.waitOK(wake.OutrunBatches)
 	})
 }
 
 // watcher returns two hosts, of which the first has a program that was seen to
 // wait for its memory, and a receiver that stands by. Recv of its link takes a
 // little time.
-func watcher(t *testing.T) (a, b *host, qa, qb *QP, m *looking) {
-	m = newLooking()
+func watcher(t *testing.T) (a, b *host, qa, qb *QP, m *slowLook) {
+	m = newSlowLook()
 	m.quick.Store(true)
-	a, b = newMeddled(t, Config{Spin: defaultSpin}, &m.meddler)
+	a, b = newMeddled(t, Config{Spin: wake.DefaultSpin}, &m.meddler)
 	qa, qb = a.newQP(), b.newQP()
 	a.connect(qa, testAddrB, qb.QPN())
 	b.connect(qb, testAddrA, qa.QPN())
 	a.standBy()
 	m.quick.Store(false)
 	s := a.shard()
-	s.watched = vigil{credit: maxVigilSpare, since: s.now(), gap: 10 * time.Microsecond}
+	a.dev.program.watch = wake.NewAccount(s.now(), wake.MaxCredit, 10*time.Microsecond)
 	return a, b, qa, qb, m
 }
 
@@ -66,20 +67,20 @@ func TestWatchLeavesItToTheReceiver(t *testing.T) {
 	for _, waits := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			a, b, qa, _, _ := watcher(t)
-			for range sleepless {
-				a.dev.Posts()
+			for range wake.Sleepless {
+				a.dev.Program().Posts()
 			}
 			if waits {
-				a.dev.Tell()
+				a.dev.Program().Tell()
 			}
 			a.write(qa, b, 8)
 			synctest.Wait()
-			if !a.dev.Poll() {
+			if !a.dev.Program().Poll() {
 				t.Fatal("no acknowledgement came")
 			}
 			synctest.Wait()
-			if p := &a.shard().poller; p.standby.Load() != waits || p.taken.Load() == waits {
-				t.Errorf("the program waits: %v, the receiver stands by: %v", waits, p.standby.Load())
+			if p := &a.shard().side; p.has(wake.StandsBy) != waits || p.now().Owned() == waits {
+				t.Errorf("the program waits: %v, the receiver stands by: %v", waits, p.has(wake.StandsBy))
 			}
 			a.waitOK(1)
 		})
@@ -93,29 +94,29 @@ func TestWatchIsNotForOneThatPollsOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b, qa, _, m := watcher(t)
 		s := a.shard()
-		s.watched = vigil{since: s.now()} // it may not look yet
+		a.dev.program.watch = wake.NewAccount(s.now(), 0, 0) // it may not look yet
 		m.quick.Store(true)
-		for range mostPollsOn {
-			a.dev.Posts()
+		for range wake.MostPollsOn {
+			a.dev.Program().Posts()
 			a.write(qa, b, 8)
 			synctest.Wait()
-			if !a.dev.Poll() {
+			if !a.dev.Program().Poll() {
 				t.Fatal("no acknowledgement came")
 			}
-			a.dev.Poll()
+			a.dev.Program().Poll()
 		}
 		m.quick.Store(false)
-		s.watched = vigil{credit: maxVigilSpare, since: s.now(), gap: 10 * time.Microsecond}
-		a.dev.Posts()
+		a.dev.program.watch = wake.NewAccount(s.now(), wake.MaxCredit, 10*time.Microsecond)
+		a.dev.Program().Posts()
 		a.write(qa, b, 8)
 		synctest.Wait()
-		if !a.dev.Poll() {
+		if !a.dev.Program().Poll() {
 			t.Fatal("no acknowledgement came")
 		}
 		synctest.Wait()
-		if !s.poller.standby.Load() {
+		if !s.side.has(wake.StandsBy) {
 			t.Error("it polls on, and is taken for one that looks at its memory")
 		}
-		a.waitOK(mostPollsOn + 1)
+		a.waitOK(wake.MostPollsOn + 1)
 	})
 }

@@ -1,0 +1,140 @@
+package hca
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/gosoftroce/rocev2/hca/wake"
+	"github.com/gosoftroce/rocev2/rocev2/clock"
+)
+
+// side is the receive side of a link: which goroutine receives, which sleeps,
+// and what is known of the programs that poll. All decisions are package
+// wake's; side keeps its words, and wakes.
+type side struct {
+	state  atomic.Uint64          // wake.State
+	habit  atomic.Uint32          // wake.Habit
+	bulk   atomic.Uint32          // wake.Bulk
+	beside atomic.Pointer[parker] // of the goroutine that was the last to sleep beside the owner
+	resume chan struct{}          // wakes the receiver, which stands by
+}
+
+func newSide() side { return side{resume: make(chan struct{}, 1)} }
+
+func (p *side) now() wake.State { return wake.State(p.state.Load()) }
+
+// has reports whether the state has all of some bits.
+func (p *side) has(bits wake.State) bool {
+	return p.state.Load()&uint64(bits) == uint64(bits)
+}
+
+// on takes an input, and wakes what is to be woken. The rest of what is to be
+// done is the caller's.
+func (p *side) on(in wake.Input) wake.Act {
+	for {
+		old := p.now()
+		next, act := old.On(in)
+		if next == old || p.state.CompareAndSwap(uint64(old), uint64(next)) {
+			if act&(wake.WakeReceiver|wake.HandOver) != 0 {
+				p.wake(act)
+			}
+			return act
+		}
+	}
+}
+
+// polled records that a program polls or waits. Most often that is known.
+func (p *side) polled() {
+	if !p.has(wake.Active) {
+		p.on(wake.Polled)
+	}
+}
+
+// found is on for a receiver that takes over and has found packets.
+func (p *side) found(r *wake.Receiver, now clock.Time, packets int) {
+	for {
+		old := p.now()
+		if p.state.CompareAndSwap(uint64(old), uint64(r.Found(old, now, packets))) {
+			return
+		}
+	}
+}
+
+// received is on for a receiver that has slept in the link. It reports whether
+// that is to stand by.
+func (p *side) received(r *wake.Receiver, now clock.Time, packets int) (stand bool) {
+	for {
+		old := p.now()
+		next, act, stand := r.Received(old, now, packets)
+		if next == old || p.state.CompareAndSwap(uint64(old), uint64(next)) {
+			p.wake(act)
+			return stand
+		}
+	}
+}
+
+// parts ends what Joins has begun for a goroutine of k.
+func (p *side) parts(k *parker) {
+	p.on(wake.Parts)
+	p.beside.CompareAndSwap(k, nil)
+}
+
+// standBy is on for a receiver that begins to stand by. It returns when that
+// looks first.
+func (p *side) standBy(r *wake.Receiver) time.Duration {
+	for {
+		old := p.now()
+		next, first := r.StandBy(old)
+		if next == old || p.state.CompareAndSwap(uint64(old), uint64(next)) {
+			return first
+		}
+	}
+}
+
+// wake wakes the receiver, or a goroutine that sleeps beside the owner.
+func (p *side) wake(act wake.Act) {
+	if act&wake.WakeReceiver != 0 {
+		select {
+		case p.resume <- struct{}{}:
+		default:
+		}
+	}
+	if act&wake.HandOver != 0 {
+		if k := p.beside.Load(); k != nil {
+			k.wakeFollower()
+		}
+	}
+}
+
+// changeHabit replaces what is known of the program.
+func (p *side) changeHabit(f func(wake.Habit) wake.Habit) {
+	for {
+		old := p.habit.Load()
+		next := uint32(f(wake.Habit(old)))
+		if next == old || p.habit.CompareAndSwap(old, next) {
+			return
+		}
+	}
+}
+
+// changeBulk replaces what is known of bulk transfers.
+func (p *side) changeBulk(f func(wake.Bulk) wake.Bulk) {
+	for {
+		old := p.bulk.Load()
+		next := uint32(f(wake.Bulk(old)))
+		if next == old || p.bulk.CompareAndSwap(old, next) {
+			return
+		}
+	}
+}
+
+// bulkPolls is how often it is worth to look for packets of a bulk transfer, 0
+// if none is under way.
+func bulkPolls(parts []*locked) (most int) {
+	for _, s := range parts {
+		if b := wake.Bulk(s.side.bulk.Load()); b.UnderWay() {
+			most = max(most, b.Polls())
+		}
+	}
+	return most
+}
