@@ -272,23 +272,20 @@ func (cq *CQ) pollProgress(wc []ib.WC) (n int, progress bool) {
 	if n := cq.Poll(wc); n > 0 {
 		return n, true
 	}
-	if cq.config.handler != nil || !cq.drive() { // others receive for a queue with a handler
+	if cq.config.handler != nil { // others receive for it
+		return 0, false
+	}
+	any := false
+	if s := cq.config.shard; s == nil || cq.foreign.Load() {
+		any = cq.parker.dev.Progress()
+	} else { // no queue pairs of other shards complete into it
+		any = s.in.progress()
+		s.yield.polled(any)
+	}
+	if !any {
 		return 0, false
 	}
 	return cq.Poll(wc), true
-}
-
-// drive handles what the device has received, or only what has come for the
-// queue's shard, if no other queue pairs complete into it. It reports whether
-// there was anything.
-func (cq *CQ) drive() bool {
-	s := cq.config.shard
-	if s == nil || cq.foreign.Load() {
-		return cq.parker.dev.Progress()
-	}
-	any := s.in.progress()
-	cq.parker.dev.yield.polled(any)
-	return any
 }
 
 // Wait takes at least one completion, waiting for it as long as ctx allows. It

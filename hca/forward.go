@@ -127,9 +127,6 @@ func destQPN(b []byte) rocev2.QPN {
 // other shards that have queue pairs in them, as forward does. The caller holds
 // the lock of s.
 func (s *locked) distribute(packets []transport.RxPacket) {
-	if len(packets) == 0 {
-		return
-	}
 	routes := s.groupRoutes.Load()
 	for i := range packets {
 		var members []*forwarded

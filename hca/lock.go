@@ -34,7 +34,9 @@ func (s *locked) lock() { s.mu.Lock() }
 // handlers of completion queues.
 func (s *locked) unlock() {
 	s.release()
-	s.handlers.run()
+	if s.handlers.any.Load() {
+		s.handlers.run()
+	}
 }
 
 // release unlocks the shard, and does what may be a system call: it arms the
@@ -51,7 +53,9 @@ func (s *locked) release() {
 	if timed {
 		s.alarm.set(at, s.now)
 	}
-	s.wakers.run()
+	if s.wakers.any.Load() {
+		s.wakers.run()
+	}
 	if s.side.has(wake.Abandoned) {
 		s.side.on(wake.Unlocked)
 	}
@@ -92,7 +96,7 @@ type linkWakers struct {
 
 // run wakes the programs that are to be woken.
 func (w *linkWakers) run() {
-	if !w.any.Load() || !w.any.Swap(false) {
+	if !w.any.Swap(false) {
 		return
 	}
 	for _, k := range w.list {

@@ -78,7 +78,9 @@ func (p *parker) makeWaiting() {
 // signal wakes a waiter, if there is one. The caller holds no shard's lock.
 func (p *parker) signal() {
 	p.signalLocked()
-	p.dev.wakers.run()
+	if p.dev.wakers.any.Load() {
+		p.dev.wakers.run()
+	}
 }
 
 // signalLocked is signal inside a shard's lock: the owner is woken when that

@@ -162,7 +162,9 @@ func (in *intake) handle() (r engine.Received, now clock.Time) {
 	if in.closed {
 		return r, 0
 	}
-	in.handleForwarded()
+	if in.forwarded.any.Load() {
+		in.handleForwarded()
+	}
 	packets := in.batch.Packets()
 	if in.batch.Len() >= wake.BulkPackets && in.spin > 1 {
 		in.side.changeBulk(wake.Bulk.Came)
@@ -174,8 +176,12 @@ func (in *intake) handle() (r engine.Received, now clock.Time) {
 	if r.Requests && !wake.Habit(in.side.habit.Load()).Asked() {
 		in.side.changeHabit(wake.Habit.Asks)
 	}
-	in.forward(r.Misrouted)
-	in.distribute(r.Multicast)
+	if len(r.Misrouted) > 0 {
+		in.forward(r.Misrouted)
+	}
+	if len(r.Multicast) > 0 {
+		in.distribute(r.Multicast)
+	}
 	in.batch.Reset() // gives back what a burst has taken
 	return r, now
 }

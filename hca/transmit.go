@@ -162,7 +162,9 @@ func (s *sender) sendBatches(now clock.Time, batches int, caller *engine.QP) (mo
 			s.tx.Reset()
 		}
 		f := s.eng.Fill(now, s.tx)
-		s.forward(f.Misrouted)
+		if len(f.Misrouted) > 0 {
+			s.forward(f.Misrouted)
+		}
 		if s.eng.AckDelay().Held() {
 			s.defers()
 		}
