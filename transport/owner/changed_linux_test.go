@@ -3,10 +3,14 @@
 package owner_test
 
 import (
+	"bytes"
+	"fmt"
+	"log/slog"
 	"net"
 	"net/netip"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -132,5 +136,32 @@ func TestRivalLetsGo(t *testing.T) {
 	}
 	if after := openFiles(t); after > before {
 		t.Errorf("%d files are open, %d were before", after, before)
+	}
+}
+
+// What an owner logs says of which address it is: there may be several.
+func TestLogHasTheAddress(t *testing.T) {
+	if !testnet.Isolated(t) {
+		return
+	}
+	var h heard
+	var said bytes.Buffer
+	c := h.config()
+	c.Log = slog.New(slog.NewTextHandler(&said, nil))
+	o := own(t, c)
+	dev, err := verbs.OpenLease(o.Socket(), verbs.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dev.Close()
+	h.await(2, 1)
+	if err := o.Close(); err != nil {
+		t.Error(err)
+	}
+	for _, what := range []string{"port leased", "lease ended"} {
+		want := fmt.Sprintf("msg=%q address=127.0.0.1 ", what)
+		if !strings.Contains(said.String(), want) {
+			t.Errorf("the log lacks %s:\n%s", want, said.String())
+		}
 	}
 }

@@ -88,11 +88,12 @@ func Listen(c Config) (*Owner, error) {
 	if err := c.fill(); err != nil {
 		return nil, err
 	}
-	o := &Owner{cfg: c, log: c.Log, tenants: map[*tenant]struct{}{}}
+	o := &Owner{cfg: c, tenants: map[*tenant]struct{}{}}
 	var err error
 	if o.slots, err = openSlots(&c); err != nil {
 		return nil, fmt.Errorf("owner: %v: %w", c.Addr, err)
 	}
+	o.log = c.Log.With("address", o.Addr())
 	o.table = newTable(o.slots.Len())
 	o.timer = time.AfterFunc(time.Hour, o.look)
 	if o.exchange, err = newExchange(o); err == nil {

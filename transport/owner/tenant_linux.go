@@ -454,14 +454,9 @@ func (t *tenant) giveBack() {
 // still has the socket. It does nothing where the kernel does not tell (Linux
 // before 5.3), or for a process that is not visible here.
 func (t *tenant) watchProcess() (stop func()) {
-	fd, err := unix.PidfdOpen(t.pid, unix.O_NONBLOCK)
-	if errors.Is(err, unix.EINVAL) { // Linux before 5.10 has no such flag
-		if fd, err = unix.PidfdOpen(t.pid, 0); err == nil {
-			err = unix.SetNonblock(fd, true)
-		}
-	}
-	if errors.Is(err, unix.ESRCH) && t.pid != 0 {
-		t.conn.Close() // it has ended already
+	fd, err := peerProcess(t.conn, t.pid)
+	if errors.Is(err, errEnded) {
+		t.conn.Close()
 	}
 	if err != nil {
 		return func() {}
@@ -483,4 +478,37 @@ func (t *tenant) watchProcess() (stop func()) {
 		}
 	})
 	return func() { f.Close() }
+}
+
+var errEnded = errors.New("owner: the process has ended")
+
+// peerProcess returns a non-blocking pidfd of the process at the other end of a
+// connection, whose ID was pid when it connected. That process may have ended,
+// and another one have its ID. So the kernel is asked for the process of the
+// socket, and only one that does not know (Linux before 6.5) for that of the
+// ID. The error is errEnded if the process has ended.
+func peerProcess(conn *net.UnixConn, pid int) (fd int, err error) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return -1, err
+	}
+	if e := raw.Control(func(s uintptr) { fd, err = unix.GetsockoptInt(int(s), unix.SOL_SOCKET, unix.SO_PEERPIDFD) }); e != nil {
+		return -1, e
+	}
+	switch {
+	case errors.Is(err, unix.ESRCH), errors.Is(err, unix.EINVAL): // the second before Linux 6.16
+		return -1, errEnded
+	case err != nil:
+		if fd, err = unix.PidfdOpen(pid, 0); errors.Is(err, unix.ESRCH) && pid != 0 {
+			return -1, errEnded
+		}
+	}
+	if err != nil {
+		return -1, err
+	}
+	if err := unix.SetNonblock(fd, true); err != nil {
+		unix.Close(fd)
+		return -1, err
+	}
+	return fd, nil
 }
