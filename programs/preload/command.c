@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -70,18 +71,31 @@ int device_open(const char *name, const char *path, int flags)
 	return opened.fd;
 }
 
-/* made enters the number that an answer begins with. */
-static void made(struct file *f, enum kind kind, const void *buf, size_t n)
+/*
+ * made enters the number that an answer begins with. Where it cannot, the
+ * program does not get it: false, with errno.
+ */
+static bool made(struct file *f, enum kind kind, const void *buf, size_t n)
 {
 	uint64_t response;
+	signals before;
+	struct stat st;
 	int fd;
 
 	if (n < 16)
-		return;
+		return true;
 	memcpy(&response, (const char *)buf + 8, sizeof response);
 	fd = low_number((int)u32_at((void *)(uintptr_t)response, 0));
 	memcpy((void *)(uintptr_t)response, &fd, sizeof fd);
-	file_enter(kind, fd, "", f->handle);
+	if (file_enter(kind, fd, "", f->handle))
+		return true;
+	before = files_change();
+	if (syscall(SYS_fstat, fd, &st) == 0)
+		adapter_call(adapter.close, (long)f->handle, (long)st.st_ino, 0, 0, 0);
+	files_changed(before);
+	syscall(SYS_close, fd);
+	errno = ENFILE;
+	return false;
 }
 
 /* may_open reports whether files may be opened for a command. */
@@ -115,10 +129,10 @@ static ssize_t command(struct file *f, const struct header *h, const void *buf, 
 	}
 	if (f->kind == CM)
 		return result;
-	if (h->command == VERBS_GET_CONTEXT)
-		made(f, ASYNC, buf, n);
-	else if (h->command == VERBS_COMP_CHANNEL)
-		made(f, CHANNEL, buf, n);
+	if (h->command == VERBS_GET_CONTEXT && !made(f, ASYNC, buf, n))
+		return -1;
+	if (h->command == VERBS_COMP_CHANNEL && !made(f, CHANNEL, buf, n))
+		return -1;
 	return result;
 }
 

@@ -437,6 +437,25 @@ static void case_gone(void)
 	CHECK(close(fd) == 0);
 }
 
+/* A file of events that the library has no room for the program does not get. */
+static void case_full(void)
+{
+	int fd = open(node, O_RDWR), made = 0, number;
+	struct rlimit limit;
+
+	CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+	if (limit.rlim_max < 8192)
+		return; /* too few files to see it */
+	limit.rlim_cur = limit.rlim_max;
+	CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+	while (made < 8192 && (number = make_channel(fd)) >= 0)
+		made++;
+	CHECK(made == 4095 && errno == ENFILE);
+	number = dup(0);
+	CHECK(number >= 0 && close(number) == 0 && make_channel(fd) < 0 && errno == ENFILE);
+	CHECK(dup(0) == number); /* nothing is left open */
+}
+
 static void case_nothing(void)
 {
 }
@@ -451,7 +470,7 @@ int main(int argc, char **argv)
 		{ "wait", case_wait }, { "cancel", case_cancel }, { "numbers", case_numbers },
 		{ "standard", case_standard }, { "fork", case_fork }, { "signals", case_signals },
 		{ "threads", case_threads }, { "events", case_events }, { "gone", case_gone },
-		{ "limit", case_limit }, { "nothing", case_nothing },
+		{ "limit", case_limit }, { "full", case_full }, { "nothing", case_nothing },
 		{ "deferred", case_deferred }, { "actions", case_actions }, { "masks", case_masks },
 		{ "faults", case_faults }, { "inner", case_inner }, { "pipe", case_pipe },
 		{ "stacks", case_stacks }, { "restart", case_restart }, { "jump", case_jump },
