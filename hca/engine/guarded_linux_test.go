@@ -43,7 +43,8 @@ func newGuardedPair(t *testing.T, n int, theirs bool) (a, b *host, q *QP, mem []
 }
 
 // A copy that faults in the middle of a run of packets ends the message with an
-// error of the side whose memory it is, and nothing else.
+// error of the side whose memory it is, and nothing else. Pages lose their
+// rights: another mapping may take the place of one that is gone.
 func TestCopyFaultsInVanishedMemory(t *testing.T) {
 	t.Parallel()
 	const n = 256 << 10
@@ -56,7 +57,6 @@ func TestCopyFaultsInVanishedMemory(t *testing.T) {
 				if theirs {
 					want = ib.StatusRemOpErr
 				}
-				// Another mapping may take the place of one that is gone.
 				if err := unix.Mprotect(mem[100<<10:], unix.PROT_NONE); err != nil {
 					t.Fatal(err)
 				}
