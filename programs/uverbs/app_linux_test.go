@@ -261,7 +261,7 @@ func (a *app) newCQ(n uint32) *appCQ {
 	if resp.Cqe < n {
 		a.t.Errorf("a completion queue of %d, want at least %d", resp.Cqe, n)
 	}
-	q.handle, q.Ring, q.CompQueue = resp.CqHandle, a.mapped(mi), a.c.cqs.get(resp.CqHandle).core
+	q.handle, q.Ring, q.CompQueue = resp.CqHandle, a.mapped(mi), a.c.cqs.cqs.get(resp.CqHandle).core
 	return q
 }
 
@@ -349,7 +349,7 @@ func (a *app) newQP(o options) *appQP {
 	}
 	var mi abi.CreateQPDriverResp
 	write(a, fake.Plain(abi.CreateQP, 64, abi.CreateQPReq{QPInit: req}), &q.CreateQPResp, &mi)
-	q.send, q.Queues = a.mapped(mi.SqMi), a.c.qps.get(q.QpHandle).queues
+	q.send, q.Queues = a.mapped(mi.SqMi), a.c.qps.qps.get(q.QpHandle).queues
 	if o.srq == nil {
 		q.recv = a.mapped(mi.RqMi)
 	}
@@ -485,7 +485,7 @@ func (a *app) newSRQ(wr, limit uint32) *appSRQ {
 	var drv abi.CreateSRQDriverResp
 	write(a, fake.Plain(abi.CreateSRQ, 40, abi.CreateSRQReq{UserHandle: s.user, SRQInit: abi.SRQInit{PdHandle: a.pd, MaxWr: wr, MaxSge: 1, SrqLimit: limit}}),
 		&s.CreateSRQResp, &drv)
-	s.Ring, s.SharedRecvQueue = a.mapped(drv.Mi), a.c.srqs.get(s.SrqHandle).core
+	s.Ring, s.SharedRecvQueue = a.mapped(drv.Mi), a.c.srqs.srqs.get(s.SrqHandle).core
 	return s
 }
 

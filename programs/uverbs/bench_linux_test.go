@@ -88,7 +88,7 @@ func BenchmarkSend(b *testing.B) {
 
 func benchDirect(b *testing.B) {
 	p, _, _ := looped(b)
-	own, pd := p.c.ctx, p.c.domains.get(p.pd).core
+	own, pd := p.c.ctx, p.c.protection.domains.get(p.pd).core
 	cq, err := own.CreateCQ(64, nil)
 	p.must(err)
 	config := qp.Config{PD: pd.Core(), SendCQ: cq, RecvCQ: cq, MaxSendWR: 16, MaxRecvWR: 16}

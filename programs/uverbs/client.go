@@ -6,39 +6,28 @@ import (
 	"cmp"
 	"errors"
 	"sync"
-	"sync/atomic"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/gosoftroce/rocev2/hca"
-	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/programs/uverbs/abi"
 )
 
 // Client is an open file of a device. Its methods may be called from any
 // goroutine.
 type Client struct {
-	dev  *Device
-	ctx  *hca.Context
-	area *area
-
-	errands
+	ctx       *hca.Context
+	area      *area
 	doorbells *Doorbells
 
 	mu     sync.Mutex // held by commands, and to close
 	closed bool
 
-	async atomic.Pointer[pipe] // nil before the program has asked for its context
-
-	most     maxima
-	domains  table[domain]
-	regions  table[region]
-	windows  table[window]
-	handles  table[handle]
-	channels table[pipe]
-	cqs      table[ownedCQ]
-	srqs     table[ownedSRQ]
-	qps      table[ownedQP]
+	queries    queries
+	events     events
+	protection protection
+	handles    addressHandles
+	cqs        compQueues
+	srqs       sharedQueues
+	qps        queuePairs
 }
 
 // newClient makes a client with a context, which is its own when it returns
@@ -50,19 +39,17 @@ func newClient(d *Device, ctx *hca.Context) (*Client, error) {
 		return nil, err
 	}
 	m := maximaOf(rings)
-	c := &Client{dev: d, ctx: ctx, area: a, doorbells: newDoorbells(),
-		most:     m,
-		domains:  table[domain]{most: m.pds},
-		regions:  table[region]{most: m.mrs},
-		windows:  table[window]{most: m.mws},
-		handles:  table[handle]{most: m.ahs},
-		channels: table[pipe]{most: maxChannels},
-		cqs:      table[ownedCQ]{most: m.cqs},
-		srqs:     table[ownedSRQ]{most: m.srqs},
-		qps:      table[ownedQP]{most: m.qps},
-	}
-	c.errands.init(d.Dev)
-	ctx.HandleEvents(c.event)
+	c := &Client{ctx: ctx, area: a, doorbells: newDoorbells(), queries: queries{d, m}}
+	e, p := &c.events, &c.protection
+	e.dev, e.channels.most = d.Dev, maxChannels
+	e.deferred.init(d.Dev)
+	p.ctx, p.domains.most, p.regions.most, p.windows.most = ctx, m.pds, m.mrs, m.mws
+	c.handles = addressHandles{dev: d, domains: &p.domains, handles: table[handle]{most: m.ahs}}
+	c.cqs = compQueues{dev: d, area: a, events: e, most: m.cqe, cqs: table[ownedCQ]{most: m.cqs}}
+	c.srqs = sharedQueues{area: a, events: e, domains: &p.domains, srqs: table[ownedSRQ]{most: m.srqs}}
+	c.qps = queuePairs{dev: d, ctx: ctx, area: a, events: e, doorbells: c.doorbells, handles: &c.handles,
+		domains: &p.domains, cqs: &c.cqs.cqs, srqs: &c.srqs.srqs, qps: table[ownedQP]{most: m.qps}}
+	ctx.HandleEvents(e.happened)
 	return c, nil
 }
 
@@ -72,30 +59,15 @@ func (c *Client) Memory() int { return c.area.fd }
 
 // Files returns the files that the client has for itself, besides Memory.
 func (c *Client) Files() (list []int) {
-	for _, p := range c.pipes() {
+	for _, p := range c.events.pipes() {
 		list = append(list, p.files()...)
-	}
-	return list
-}
-
-// pipes returns all files of events.
-func (c *Client) pipes() []*pipe {
-	list := c.channels.all()
-	if p := c.async.Load(); p != nil {
-		list = append(list, p)
 	}
 	return list
 }
 
 // CloseEvents says that the program has closed a file of events, which has the
 // inode: no command does.
-func (c *Client) CloseEvents(inode uint64) {
-	for _, p := range c.pipes() {
-		if p.ino == inode {
-			p.abandon()
-		}
-	}
-}
+func (c *Client) CloseEvents(inode uint64) { c.events.closed(inode) }
 
 // Close frees everything that was made through the client. Its peers get what
 // verbs promise when a program ends.
@@ -108,17 +80,17 @@ func (c *Client) Close() error {
 	c.PostLeft()
 	c.closed = true
 	err := c.ctx.Close() // queue pairs first; and it ends events
-	for _, q := range c.qps.all() {
+	for _, q := range c.qps.qps.all() {
 		q.queues.Close()
 	}
-	for _, q := range c.cqs.all() {
+	for _, q := range c.cqs.cqs.all() {
 		q.core.Close()
 	}
-	for _, q := range c.srqs.all() {
+	for _, q := range c.srqs.srqs.all() {
 		q.core.Close()
 	}
-	c.errands.end()
-	for _, p := range c.pipes() {
+	c.events.deferred.end()
+	for _, p := range c.events.pipes() {
 		p.close()
 	}
 	c.doorbells.release()
@@ -126,18 +98,11 @@ func (c *Client) Close() error {
 }
 
 // Events changes when an event was written.
-func (c *Client) Events() uint64 { return c.sent.Load() }
+func (c *Client) Events() uint64 { return c.events.deferred.sent.Load() }
 
 // Post posts what the program has put into the ring of a queue pair. What was
 // posted too early stays there until the queue pair can send, as in the kernel.
-func (c *Client) Post(h uint32) abi.Errno {
-	q := c.qps.get(h)
-	if q == nil || !q.ready.Load() {
-		return abi.EINVAL
-	}
-	q.queues.Serve()
-	return 0
-}
+func (c *Client) Post(h uint32) abi.Errno { return c.qps.post(h) }
 
 // Doorbells says which calls of Post the program may leave out, if it calls
 // PostLeft instead when it polls or waits. Commands do so by themselves.
@@ -148,68 +113,4 @@ func (c *Client) PostLeft() {
 	for h := range c.doorbells.take {
 		c.Post(h)
 	}
-}
-
-// event hands an asynchronous event of the context to the program.
-func (c *Client) event(e hca.AsyncEvent) {
-	switch {
-	case !known(e.Kind):
-	case e.QP == nil:
-		if p := c.async.Load(); p != nil {
-			c.send(p, record{element: portNumber, kind: uint32(e.Kind), of: new(tally)})
-		}
-		if e.Kind != ib.EventDeviceFatal {
-			return
-		}
-		for _, p := range c.pipes() { // no event follows: none is to wait for one
-			c.send(p, record{last: true})
-		}
-	default:
-		if q, ok := e.QP.UserData().(*ownedQP); ok {
-			q.tell(e.Kind)
-		}
-	}
-}
-
-// object is what a program has made that raises asynchronous events.
-type object struct {
-	client *Client
-	handle uint32
-	user   uint64 // the program's name of it
-	raised tally  // asynchronous events
-}
-
-// tell hands an asynchronous event to the program. It may be called with any
-// lock held but that of the errands.
-func (o *object) tell(e ib.Event) {
-	o.client.send(o.client.async.Load(), record{element: o.user, kind: uint32(e), of: &o.raised})
-}
-
-// reported returns how many asynchronous events of an object, which raises no
-// more, the program has read. It gets no others.
-func (o *object) reported() uint32 {
-	o.client.errands.run()
-	return o.client.async.Load().takeBack(o.user, &o.raised)
-}
-
-// errnoOf returns the error number for an error of hca or of the memory of a
-// program.
-func errnoOf(err error) abi.Errno {
-	var errno abi.Errno
-	var sys unix.Errno
-	switch {
-	case err == nil:
-		return 0
-	case errors.As(err, &errno):
-		return errno
-	case errors.As(err, &sys):
-		return abi.Errno(sys)
-	case errors.Is(err, hca.ErrNoResources):
-		return abi.ENOMEM
-	case errors.Is(err, hca.ErrInUse), errors.Is(err, ib.ErrInUse):
-		return abi.EBUSY
-	case errors.Is(err, hca.ErrClosed):
-		return abi.ENODEV
-	}
-	return abi.EINVAL
 }

@@ -124,7 +124,7 @@ func TestAddressHandles(t *testing.T) {
 		}
 	}
 	// A socket of datagrams of librdmacm makes one to its own device.
-	a.c.dev.OwnHandle = func() bool { return true }
+	a.c.queries.dev.OwnHandle = func() bool { return true }
 	if r := a.c.Command(fake.Plain(abi.CreateAH, 12, abi.CreateAHReq{PdHandle: a.pd, Attr: abi.AHAttr{PortNum: 1}})); r.Errno != 0 {
 		t.Errorf("to its own device: errno %d", r.Errno)
 	}
@@ -224,7 +224,7 @@ func TestChannels(t *testing.T) {
 	t.Parallel()
 	d, _ := hosts(t)
 	a := open(t, d, smallRings)
-	a.c.channels.most = 2
+	a.c.events.channels.most = 2
 	a.getContext()
 	channel := func() (uint32, abi.Reply) {
 		r := a.c.Command(fake.Plain(abi.CreateCompChannel, 4, abi.CreateCompChannelReq{}))
@@ -333,7 +333,7 @@ func TestPostLeft(t *testing.T) {
 	}
 	posted := func() {
 		t.Helper()
-		s := &a.c.qps.get(qa.QpHandle).queues.send
+		s := &a.c.qps.qps.get(qa.QpHandle).queues.send
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if n, err := s.ring.Waiting(); n != 0 || err != nil {
@@ -347,7 +347,7 @@ func TestPostLeft(t *testing.T) {
 	ask[abi.QueryQPResp](a, abi.QueryQP, abi.QueryQPReq{QpHandle: qa.QpHandle})
 	posted()
 	leave()
-	s := &a.c.qps.get(qa.QpHandle).queues.send
+	s := &a.c.qps.qps.get(qa.QpHandle).queues.send
 	before := s.ring.Taken()
 	a.must(a.c.Close())
 	if n := s.ring.Taken() - before; n != 2 {

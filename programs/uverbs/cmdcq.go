@@ -24,57 +24,18 @@ type ownedCQ struct {
 	told    tally // completion events
 }
 
-// createCompChannel opens a file with completion events.
-func createCompChannel(c *Client, r *abi.Request, _ *abi.CreateCompChannelReq) abi.Reply {
-	c.dropChannels()
-	var fd int
-	h, err := c.channels.add(func(h uint32) (p *pipe, err error) {
-		p, fd, err = newPipe(abi.CompEventLen)
-		if err == nil {
-			p.number = h
-		}
-		return p, err
-	})
-	if err != nil {
-		return abi.Fail(abi.EMFILE)
-	}
-	if c.dev.Dev.Failed() {
-		c.channels.get(h).end() // the event has not reached it
-	}
-	out := r.Answer(abi.CreateCompChannelResp{}, nil)
-	out.Files = []abi.ReplyFile{{FD: fd, Offset: 0}}
-	return out
-}
-
-// dropChannels frees the channels that the program has closed. No command says
-// so.
-func (c *Client) dropChannels() {
-	used := map[*pipe]bool{}
-	for _, q := range c.cqs.all() {
-		used[q.channel] = true
-	}
-	for _, p := range c.channels.all() {
-		if !used[p] && p.abandoned() {
-			p.close()
-			c.channels.release(p.number)
-		}
-	}
-}
-
-// channelAt returns the channel of a file descriptor of the program, or nil.
-func (c *Client) channelAt(fd int) *pipe {
-	ino, ok := inode(fd)
-	for _, p := range c.channels.all() {
-		if ok && p.ino == ino {
-			return p
-		}
-	}
-	return nil
+// compQueues is the completion queues of a client.
+type compQueues struct {
+	dev    *Device
+	area   *area
+	events *events
+	most   int // completions that one holds
+	cqs    table[ownedCQ]
 }
 
 // createCQ makes a completion queue (IBTA 11.2.7.1).
-func createCQ(c *Client, r *abi.Request, req *abi.CreateCQReq) abi.Reply {
-	q, errno := c.makeCQ(&req.CQInit)
+func (c *compQueues) createCQ(r *abi.Request, req *abi.CreateCQReq) abi.Reply {
+	q, errno := c.make(&req.CQInit)
 	if errno != 0 {
 		return abi.Fail(errno)
 	}
@@ -82,14 +43,14 @@ func createCQ(c *Client, r *abi.Request, req *abi.CreateCQReq) abi.Reply {
 }
 
 // exCreateCQ makes a completion queue.
-func exCreateCQ(c *Client, r *abi.Request, req *abi.ExCreateCQReq) abi.Reply {
+func (c *compQueues) exCreateCQ(r *abi.Request, req *abi.ExCreateCQReq) abi.Reply {
 	if req.CompMask != 0 || req.Reserved != 0 {
 		return abi.Fail(abi.EINVAL)
 	}
 	if req.Flags != 0 {
 		return abi.Fail(abi.EOPNOTSUPP)
 	}
-	q, errno := c.makeCQ(&req.CQInit)
+	q, errno := c.make(&req.CQInit)
 	if errno != 0 {
 		return abi.Fail(errno)
 	}
@@ -98,19 +59,19 @@ func exCreateCQ(c *Client, r *abi.Request, req *abi.ExCreateCQReq) abi.Reply {
 	return r.Answer(out, q.space.info())
 }
 
-// makeCQ makes a completion queue.
-func (c *Client) makeCQ(req *abi.CQInit) (*ownedCQ, abi.Errno) {
+// make makes a completion queue.
+func (c *compQueues) make(req *abi.CQInit) (*ownedCQ, abi.Errno) {
 	cqe := req.Cqe
 	if cqe == 0 || int64(cqe) > int64(longest.cqe) || int64(req.CompVector) >= int64(c.dev.Dev.CompletionVectors()) {
 		return nil, abi.EINVAL
 	}
-	q := &ownedCQ{object: object{client: c, user: req.UserHandle}}
+	q := &ownedCQ{object: object{events: c.events, user: req.UserHandle}}
 	if req.CompChannel >= 0 {
-		if q.channel = c.channelAt(int(req.CompChannel)); q.channel == nil {
+		if q.channel = c.events.channelAt(int(req.CompChannel)); q.channel == nil {
 			return nil, abi.EBADF
 		}
 	}
-	if int(cqe) > c.most.cqe {
+	if int(cqe) > c.most {
 		return nil, abi.ENOMEM
 	}
 	_, err := c.cqs.add(func(h uint32) (_ *ownedCQ, err error) {
@@ -121,6 +82,9 @@ func (c *Client) makeCQ(req *abi.CQInit) (*ownedCQ, abi.Errno) {
 		}
 		return q, err
 	})
+	if err == nil && q.channel != nil {
+		q.channel.users++
+	}
 	return q, errnoOf(err)
 }
 
@@ -129,16 +93,16 @@ func (q *ownedCQ) teller() func() {
 	if q.channel == nil {
 		return nil
 	}
-	return func() { q.client.send(q.channel, record{element: q.user, of: &q.told}) }
+	return func() { q.events.deferred.send(q.channel, record{element: q.user, of: &q.told}) }
 }
 
 // resizeCQ changes how many completions a queue holds (IBTA 11.2.7.3).
-func resizeCQ(c *Client, r *abi.Request, req *abi.ResizeCQReq) abi.Reply {
+func (c *compQueues) resizeCQ(r *abi.Request, req *abi.ResizeCQReq) abi.Reply {
 	q := c.cqs.get(req.CqHandle)
 	if q == nil || req.Cqe == 0 || int64(req.Cqe) > int64(longest.cqe) {
 		return abi.Fail(abi.EINVAL)
 	}
-	if int(req.Cqe) > c.most.cqe {
+	if int(req.Cqe) > c.most {
 		return abi.Fail(abi.ENOMEM)
 	}
 	if errno := q.space.move(ring.ShapeFor(int(req.Cqe), ring.CQElem), q.core.Resize); errno != 0 {
@@ -148,7 +112,7 @@ func resizeCQ(c *Client, r *abi.Request, req *abi.ResizeCQReq) abi.Reply {
 }
 
 // destroyCQ destroys a completion queue (IBTA 11.2.7.4).
-func destroyCQ(c *Client, r *abi.Request, req *abi.DestroyCQReq) abi.Reply {
+func (c *compQueues) destroyCQ(r *abi.Request, req *abi.DestroyCQReq) abi.Reply {
 	q := c.cqs.get(req.CqHandle)
 	switch {
 	case q == nil:
@@ -160,6 +124,7 @@ func destroyCQ(c *Client, r *abi.Request, req *abi.DestroyCQReq) abi.Reply {
 	out := abi.DestroyCQResp{AsyncEventsReported: q.reported()} // it has written what was owed
 	if q.channel != nil {
 		out.CompEventsReported = q.channel.takeBack(q.user, &q.told)
+		q.channel.users--
 	}
 	q.space.release()
 	c.cqs.release(q.handle)
@@ -167,7 +132,7 @@ func destroyCQ(c *Client, r *abi.Request, req *abi.DestroyCQReq) abi.Reply {
 }
 
 // arm arms a queue, by a command of n bytes (IBTA 11.4.2.2).
-func (c *Client) arm(h uint32, solicitedOnly bool, n int) abi.Reply {
+func (c *compQueues) arm(h uint32, solicitedOnly bool, n int) abi.Reply {
 	q := c.cqs.get(h)
 	if q == nil {
 		return abi.Fail(abi.EINVAL)

@@ -15,25 +15,10 @@ import (
 // has more entries than GIDs, too, and programs look for those that are empty.
 const GIDTable = 16
 
-// portNumber is the number of the only port.
-const portNumber = 1
-
-// getContext opens the file with the asynchronous events (IBTA 11.2.1.4).
-func getContext(c *Client, r *abi.Request, _ *abi.GetContextReq) abi.Reply {
-	if c.async.Load() != nil {
-		return abi.Fail(abi.EINVAL)
-	}
-	p, fd, err := newPipe(abi.AsyncEventLen)
-	if err != nil {
-		return abi.Fail(abi.EMFILE)
-	}
-	c.async.Store(p)
-	if c.dev.Dev.Failed() {
-		p.end() // the event has not reached it
-	}
-	out := r.Answer(abi.GetContextResp{NumCompVectors: uint32(c.dev.Dev.CompletionVectors())}, nil)
-	out.Files = []abi.ReplyFile{{FD: fd, Offset: 0}}
-	return out
+// queries says what the device of a client is like.
+type queries struct {
+	dev  *Device
+	most maxima
 }
 
 // deviceCaps are the abilities that Soft-RoCE names and that are here, too.
@@ -50,8 +35,8 @@ var onDemand = abi.OdpCaps{GeneralCaps: abi.OdpSupport, PerTransportCaps: [3]uin
 }}
 
 // attributes returns what the device can do.
-func (c *Client) attributes() abi.QueryDeviceResp {
-	m := &c.most
+func (q *queries) attributes() abi.QueryDeviceResp {
+	m := &q.most
 	a := abi.QueryDeviceResp{
 		MaxMrSize:             1<<63 - 1,
 		PageSizeCap:           0xfffff000,
@@ -81,40 +66,40 @@ func (c *Client) attributes() abi.QueryDeviceResp {
 		LocalCaAckDelay:       15,
 		PhysPortCnt:           1,
 	}
-	binary.BigEndian.PutUint64(a.NodeGuid[:], c.dev.GUID)
+	binary.BigEndian.PutUint64(a.NodeGuid[:], q.dev.GUID)
 	a.SysImageGuid = a.NodeGuid
 	return a
 }
 
 // queryDevice says what the device can do (IBTA 11.2.1.2).
-func queryDevice(c *Client, r *abi.Request, _ *abi.QueryDeviceReq) abi.Reply {
-	return r.Answer(c.attributes(), nil)
+func (q *queries) queryDevice(r *abi.Request, _ *abi.QueryDeviceReq) abi.Reply {
+	return r.Answer(q.attributes(), nil)
 }
 
 // exQueryDevice says more of it.
-func exQueryDevice(c *Client, r *abi.Request, req *abi.ExQueryDeviceReq) abi.Reply {
+func (q *queries) exQueryDevice(r *abi.Request, req *abi.ExQueryDeviceReq) abi.Reply {
 	if req.CompMask != 0 || req.Reserved != 0 {
 		return abi.Fail(abi.EINVAL)
 	}
-	out := abi.ExQueryDeviceResp{Base: c.attributes(), OdpCaps: onDemand,
+	out := abi.ExQueryDeviceResp{Base: q.attributes(), OdpCaps: onDemand,
 		DeviceCapFlagsEx: deviceCaps | abi.CapAtomicWrite | abi.CapFlushGlobal}
 	out.ResponseLength = uint32(min(binary.Size(out), r.CoreRoom()))
 	return r.Answer(out, nil)
 }
 
 // queryPort says how the port is (IBTA 11.2.1.3).
-func queryPort(c *Client, r *abi.Request, req *abi.QueryPortReq) abi.Reply {
+func (q *queries) queryPort(r *abi.Request, req *abi.QueryPortReq) abi.Reply {
 	if req.PortNum != portNumber {
 		return abi.Fail(abi.EINVAL)
 	}
-	status := c.dev.Dev.PortStatus()
+	status := q.dev.Dev.PortStatus()
 	out := abi.QueryPortResp{
 		PortCapFlags: abi.PortCapCM | abi.PortCapIPBasedGIDs,
 		MaxMsgSz:     ib.MaxMessage,
 		GidTblLen:    GIDTable,
 		PkeyTblLen:   1,
 		MaxMtu:       uint8(rocev2.MTU4096),
-		ActiveMtu:    uint8(c.dev.Dev.Capabilities().MTU),
+		ActiveMtu:    uint8(q.dev.Dev.Capabilities().MTU),
 		MaxVlNum:     1,
 		LinkLayer:    abi.LinkLayerEthernet,
 		Flags:        abi.QueryPortFlagGRHNeed,

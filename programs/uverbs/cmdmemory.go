@@ -18,10 +18,19 @@ type domain struct {
 	users int // objects that are of it
 }
 
+// protection is the protection domains of a client, with the memory regions and
+// memory windows in them.
+type protection struct {
+	ctx     *hca.Context
+	domains table[domain]
+	regions table[region]
+	windows table[window]
+}
+
 // allocPD makes a protection domain (IBTA 11.2.1.6).
-func allocPD(c *Client, r *abi.Request, _ *abi.AllocPDReq) abi.Reply {
-	h, err := c.domains.add(func(uint32) (*domain, error) {
-		pd, err := c.ctx.AllocPD()
+func (p *protection) allocPD(r *abi.Request, _ *abi.AllocPDReq) abi.Reply {
+	h, err := p.domains.add(func(uint32) (*domain, error) {
+		pd, err := p.ctx.AllocPD()
 		return &domain{core: pd}, err
 	})
 	if err != nil {
@@ -31,8 +40,8 @@ func allocPD(c *Client, r *abi.Request, _ *abi.AllocPDReq) abi.Reply {
 }
 
 // deallocPD frees one (IBTA 11.2.1.8).
-func deallocPD(c *Client, r *abi.Request, req *abi.DeallocPDReq) abi.Reply {
-	pd := c.domains.get(req.PdHandle)
+func (p *protection) deallocPD(r *abi.Request, req *abi.DeallocPDReq) abi.Reply {
+	pd := p.domains.get(req.PdHandle)
 	switch {
 	case pd == nil:
 		return abi.Fail(abi.ENOENT)
@@ -42,7 +51,7 @@ func deallocPD(c *Client, r *abi.Request, req *abi.DeallocPDReq) abi.Reply {
 	if err := pd.core.Close(); err != nil {
 		return abi.Fail(errnoOf(err))
 	}
-	c.domains.release(req.PdHandle)
+	p.domains.release(req.PdHandle)
 	return abi.Reply{}
 }
 
@@ -95,8 +104,8 @@ func place(o *memreg.Options, iova uint64) {
 }
 
 // regMR registers memory (IBTA 11.2.8.2).
-func regMR(c *Client, r *abi.Request, req *abi.RegMRReq) abi.Reply {
-	pd := c.domains.get(req.PdHandle)
+func (p *protection) regMR(r *abi.Request, req *abi.RegMRReq) abi.Reply {
+	pd := p.domains.get(req.PdHandle)
 	if pd == nil {
 		return abi.Fail(abi.EINVAL)
 	}
@@ -114,7 +123,7 @@ func regMR(c *Client, r *abi.Request, req *abi.RegMRReq) abi.Reply {
 	o := memreg.Options{Access: a}
 	place(&o, req.HcaVa)
 	mr := &region{pd: pd, start: req.Start, length: req.Length}
-	h, err := c.regions.add(func(uint32) (_ *region, err error) {
+	h, err := p.regions.add(func(uint32) (_ *region, err error) {
 		mr.core, err = pd.core.Register(m, o, func() error { return nil })
 		return mr, err
 	})
@@ -127,8 +136,8 @@ func regMR(c *Client, r *abi.Request, req *abi.RegMRReq) abi.Reply {
 }
 
 // reregMR changes a region (IBTA 11.2.8.5).
-func reregMR(c *Client, r *abi.Request, req *abi.ReregMRReq) abi.Reply {
-	mr := c.regions.get(req.MrHandle)
+func (p *protection) reregMR(r *abi.Request, req *abi.ReregMRReq) abi.Reply {
+	mr := p.regions.get(req.MrHandle)
 	if mr == nil {
 		return abi.Fail(abi.ENOENT)
 	}
@@ -137,7 +146,7 @@ func reregMR(c *Client, r *abi.Request, req *abi.ReregMRReq) abi.Reply {
 	}
 	to := mr.pd
 	if req.Flags&abi.ReregPD != 0 {
-		if to = c.domains.get(req.PdHandle); to == nil {
+		if to = p.domains.get(req.PdHandle); to == nil {
 			return abi.Fail(abi.EINVAL)
 		}
 	}
@@ -189,8 +198,8 @@ func (mr *region) change(req *abi.ReregMRReq, to *domain) (errno abi.Errno) {
 }
 
 // deregMR deregisters a region (IBTA 11.2.8.4).
-func deregMR(c *Client, r *abi.Request, req *abi.DeregMRReq) abi.Reply {
-	mr := c.regions.get(req.MrHandle)
+func (p *protection) deregMR(r *abi.Request, req *abi.DeregMRReq) abi.Reply {
+	mr := p.regions.get(req.MrHandle)
 	if mr == nil {
 		return abi.Fail(abi.ENOENT)
 	}
@@ -198,7 +207,7 @@ func deregMR(c *Client, r *abi.Request, req *abi.DeregMRReq) abi.Reply {
 		return abi.Fail(abi.EBUSY)
 	}
 	mr.pd.users--
-	c.regions.release(req.MrHandle)
+	p.regions.release(req.MrHandle)
 	return abi.Reply{}
 }
 
@@ -209,13 +218,13 @@ type window struct {
 }
 
 // allocMW makes a memory window (IBTA 11.2.8.9).
-func allocMW(c *Client, r *abi.Request, req *abi.AllocMWReq) abi.Reply {
-	pd := c.domains.get(req.PdHandle)
+func (p *protection) allocMW(r *abi.Request, req *abi.AllocMWReq) abi.Reply {
+	pd := p.domains.get(req.PdHandle)
 	if pd == nil {
 		return abi.Fail(abi.EINVAL)
 	}
 	mw := &window{pd: pd}
-	h, err := c.windows.add(func(uint32) (_ *window, err error) {
+	h, err := p.windows.add(func(uint32) (_ *window, err error) {
 		mw.core, err = pd.core.AllocMW(ib.MWType(req.MwType))
 		return mw, err
 	})
@@ -227,8 +236,8 @@ func allocMW(c *Client, r *abi.Request, req *abi.AllocMWReq) abi.Reply {
 }
 
 // deallocMW frees one (IBTA 11.2.8.12).
-func deallocMW(c *Client, r *abi.Request, req *abi.DeallocMWReq) abi.Reply {
-	mw := c.windows.get(req.MwHandle)
+func (p *protection) deallocMW(r *abi.Request, req *abi.DeallocMWReq) abi.Reply {
+	mw := p.windows.get(req.MwHandle)
 	if mw == nil {
 		return abi.Fail(abi.ENOENT)
 	}
@@ -236,6 +245,6 @@ func deallocMW(c *Client, r *abi.Request, req *abi.DeallocMWReq) abi.Reply {
 		return abi.Fail(errnoOf(err))
 	}
 	mw.pd.users--
-	c.windows.release(req.MwHandle)
+	p.windows.release(req.MwHandle)
 	return abi.Reply{}
 }

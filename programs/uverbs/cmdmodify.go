@@ -13,27 +13,27 @@ import (
 const plainAttrs = 1<<21 - 1
 
 // modifyQP changes a queue pair (IBTA 11.2.5.2).
-func modifyQP(c *Client, r *abi.Request, req *abi.ModifyQPReq) abi.Reply {
+func (p *queuePairs) modifyQP(r *abi.Request, req *abi.ModifyQPReq) abi.Reply {
 	if req.AttrMask&^plainAttrs != 0 {
 		return abi.Fail(abi.EOPNOTSUPP)
 	}
-	return abi.Fail(c.modify(req, 0))
+	return abi.Fail(p.modify(req, 0))
 }
 
 // exModifyQP changes a queue pair, and perhaps its rate.
-func exModifyQP(c *Client, r *abi.Request, req *abi.ExModifyQPReq) abi.Reply {
+func (p *queuePairs) exModifyQP(r *abi.Request, req *abi.ExModifyQPReq) abi.Reply {
 	if req.Base.AttrMask&^(plainAttrs|uint32(ib.AttrRateLimit)) != 0 {
 		return abi.Fail(abi.EOPNOTSUPP)
 	}
-	if errno := c.modify(&req.Base, req.RateLimit); errno != 0 {
+	if errno := p.modify(&req.Base, req.RateLimit); errno != 0 {
 		return abi.Fail(errno)
 	}
 	return r.Answer(abi.ExModifyQPResp{ResponseLength: 8}, nil)
 }
 
 // modify changes a queue pair.
-func (c *Client) modify(req *abi.ModifyQPReq, rate uint32) abi.Errno {
-	q := c.qps.get(req.QpHandle)
+func (p *queuePairs) modify(req *abi.ModifyQPReq, rate uint32) abi.Errno {
+	q := p.qps.get(req.QpHandle)
 	mask := ib.AttrMask(req.AttrMask)
 	switch {
 	case q == nil,
@@ -46,8 +46,8 @@ func (c *Client) modify(req *abi.ModifyQPReq, rate uint32) abi.Errno {
 		return errno
 	}
 	a.RateLimit = rate
-	if mask&ib.AttrAV != 0 && q.typ == ib.RC && c.dev.Native != nil {
-		a.AV.Native = c.dev.Native(a.AV.DGID)
+	if mask&ib.AttrAV != 0 && q.typ == ib.RC && p.dev.Native != nil {
+		a.AV.Native = p.dev.Native(a.AV.DGID)
 	}
 	if err := q.queues.Modify(a, mask); err != nil {
 		return errnoOf(err)
@@ -109,8 +109,8 @@ func destOf(av *ib.AddressVector) abi.QPDest {
 }
 
 // queryQP returns the attributes of a queue pair (IBTA 11.2.5.3).
-func queryQP(c *Client, r *abi.Request, req *abi.QueryQPReq) abi.Reply {
-	q := c.qps.get(req.QpHandle)
+func (p *queuePairs) queryQP(r *abi.Request, req *abi.QueryQPReq) abi.Reply {
+	q := p.qps.get(req.QpHandle)
 	if q == nil {
 		return abi.Fail(abi.EINVAL)
 	}

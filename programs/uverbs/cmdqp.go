@@ -16,6 +16,7 @@ import (
 // ownedQP is a queue pair.
 type ownedQP struct {
 	object
+	all        *queuePairs
 	typ        ib.QPType
 	core       *hca.QP
 	queues     *Queues
@@ -28,9 +29,23 @@ type ownedQP struct {
 	ready      atomic.Bool         // it takes send requests
 }
 
+// queuePairs is the queue pairs of a client.
+type queuePairs struct {
+	dev       *Device
+	ctx       *hca.Context
+	area      *area
+	events    *events
+	doorbells *Doorbells
+	handles   *addressHandles
+	domains   *table[domain]
+	cqs       *table[ownedCQ]
+	srqs      *table[ownedSRQ]
+	qps       table[ownedQP]
+}
+
 // createQP makes a queue pair (IBTA 11.2.5.1).
-func createQP(c *Client, r *abi.Request, req *abi.CreateQPReq) abi.Reply {
-	q, errno := c.makeQP(&req.QPInit)
+func (p *queuePairs) createQP(r *abi.Request, req *abi.CreateQPReq) abi.Reply {
+	q, errno := p.make(&req.QPInit)
 	if errno != 0 {
 		return abi.Fail(errno)
 	}
@@ -38,14 +53,14 @@ func createQP(c *Client, r *abi.Request, req *abi.CreateQPReq) abi.Reply {
 }
 
 // exCreateQP makes a queue pair.
-func exCreateQP(c *Client, r *abi.Request, req *abi.ExCreateQPReq) abi.Reply {
+func (p *queuePairs) exCreateQP(r *abi.Request, req *abi.ExCreateQPReq) abi.Reply {
 	if req.Reserved != 0 {
 		return abi.Fail(abi.EINVAL)
 	}
 	if req.CompMask != 0 || req.CreateFlags != 0 {
 		return abi.Fail(abi.EOPNOTSUPP)
 	}
-	q, errno := c.makeQP(&req.QPInit)
+	q, errno := p.make(&req.QPInit)
 	if errno != 0 {
 		return abi.Fail(errno)
 	}
@@ -65,13 +80,13 @@ func (q *ownedQP) rings() abi.CreateQPDriverResp {
 	return abi.CreateQPDriverResp{RqMi: q.rq.info(), SqMi: q.sq.info()}
 }
 
-// makeQP makes a queue pair.
-func (c *Client) makeQP(req *abi.QPInit) (*ownedQP, abi.Errno) {
-	q := &ownedQP{object: object{client: c, user: req.UserHandle}, typ: ib.QPType(req.QpType), cap: *req}
+// make makes a queue pair.
+func (p *queuePairs) make(req *abi.QPInit) (*ownedQP, abi.Errno) {
+	q := &ownedQP{object: object{events: p.events, user: req.UserHandle}, all: p, typ: ib.QPType(req.QpType), cap: *req}
 	if errno := q.find(); errno != 0 {
 		return nil, errno
 	}
-	_, err := c.qps.add(func(h uint32) (*ownedQP, error) {
+	_, err := p.qps.add(func(h uint32) (*ownedQP, error) {
 		q.handle = h
 		return q, q.make()
 	})
@@ -94,18 +109,18 @@ func (q *ownedQP) use(by int) {
 
 // find looks up what a queue pair is made of, and checks the rest.
 func (q *ownedQP) find() abi.Errno {
-	c, r := q.client, &q.cap
+	p, r := q.all, &q.cap
 	switch q.typ {
 	case ib.RC, ib.UC, ib.UD:
 	default:
 		return abi.EOPNOTSUPP
 	}
-	q.pd, q.send, q.recv = c.domains.get(r.PdHandle), c.cqs.get(r.SendCqHandle), c.cqs.get(r.RecvCqHandle)
+	q.pd, q.send, q.recv = p.domains.get(r.PdHandle), p.cqs.get(r.SendCqHandle), p.cqs.get(r.RecvCqHandle)
 	if q.pd == nil || q.send == nil || q.recv == nil {
 		return abi.EINVAL
 	}
 	if r.IsSrq != 0 {
-		if q.srq = c.srqs.get(r.SrqHandle); q.srq == nil {
+		if q.srq = p.srqs.get(r.SrqHandle); q.srq == nil {
 			return abi.EINVAL
 		}
 		r.MaxRecvWr, r.MaxRecvSge = 0, 0
@@ -120,7 +135,7 @@ func (q *ownedQP) find() abi.Errno {
 // make makes the rings, the queues and the queue pair. The program learns how
 // much the rings hold: it may use all of it.
 func (q *ownedQP) make() (err error) {
-	c, r := q.client, &q.cap
+	p, r := q.all, &q.cap
 	defer func() {
 		if err != nil {
 			q.sq.release()
@@ -129,13 +144,13 @@ func (q *ownedQP) make() (err error) {
 	}()
 	r.MaxSendSge = max(r.MaxSendSge, 1)
 	r.MaxInlineData = max(r.MaxInlineData, r.MaxSendSge*16) // an entry of the list has 16 bytes
-	if q.sq, err = c.area.alloc(ring.ShapeFor(int(r.MaxSendWr), ring.SendElem(int(r.MaxSendSge), int(r.MaxInlineData)))); err != nil {
+	if q.sq, err = p.area.alloc(ring.ShapeFor(int(r.MaxSendWr), ring.SendElem(int(r.MaxSendSge), int(r.MaxInlineData)))); err != nil {
 		return err
 	}
 	r.MaxSendWr = q.sq.entries()
 	if q.srq == nil {
 		r.MaxRecvSge = max(r.MaxRecvSge, 1)
-		if q.rq, err = c.area.alloc(ring.ShapeFor(int(r.MaxRecvWr), ring.RecvElem(int(r.MaxRecvSge)))); err != nil {
+		if q.rq, err = p.area.alloc(ring.ShapeFor(int(r.MaxRecvWr), ring.RecvElem(int(r.MaxRecvSge)))); err != nil {
 			return err
 		}
 		r.MaxRecvWr = q.rq.entries()
@@ -143,17 +158,17 @@ func (q *ownedQP) make() (err error) {
 	if q.queues, err = newQueues(q); err != nil {
 		return err
 	}
-	if q.core, err = c.ctx.CreateQP(q.queues.Config()); err != nil {
+	if q.core, err = p.ctx.CreateQP(q.queues.Config()); err != nil {
 		return err
 	}
-	q.core.SetUserData(q)
+	q.core.SetUserData(&q.object)
 	q.queues.Start(q.core)
 	return nil
 }
 
 // destroyQP destroys a queue pair (IBTA 11.2.5.4).
-func destroyQP(c *Client, r *abi.Request, req *abi.DestroyQPReq) abi.Reply {
-	q := c.qps.get(req.QpHandle)
+func (p *queuePairs) destroyQP(r *abi.Request, req *abi.DestroyQPReq) abi.Reply {
+	q := p.qps.get(req.QpHandle)
 	if q == nil {
 		return abi.Fail(abi.ENOENT)
 	}
@@ -163,7 +178,7 @@ func destroyQP(c *Client, r *abi.Request, req *abi.DestroyQPReq) abi.Reply {
 	q.sq.release()
 	q.rq.release()
 	q.use(-1)
-	c.qps.release(q.handle)
+	p.qps.release(q.handle)
 	return r.Answer(out, nil)
 }
 
@@ -171,13 +186,23 @@ func destroyQP(c *Client, r *abi.Request, req *abi.DestroyQPReq) abi.Reply {
 // been connected, or it flushes them.
 func sends(s ib.State) bool { return s >= ib.StateRTS }
 
-// postSend is Post as a command.
-func postSend(c *Client, r *abi.Request, req *abi.PostSendReq) abi.Reply {
+// postSend is post as a command.
+func (p *queuePairs) postSend(r *abi.Request, req *abi.PostSendReq) abi.Reply {
 	if req.WrCount != 0 {
 		return abi.Fail(abi.EINVAL)
 	}
-	if errno := c.Post(req.QpHandle); errno != 0 {
+	if errno := p.post(req.QpHandle); errno != 0 {
 		return abi.Fail(errno)
 	}
 	return r.Answer(abi.PostSendResp{}, nil)
+}
+
+// post posts what the program has put into the ring of a queue pair.
+func (p *queuePairs) post(h uint32) abi.Errno {
+	q := p.qps.get(h)
+	if q == nil || !q.ready.Load() {
+		return abi.EINVAL
+	}
+	q.queues.Serve()
+	return 0
 }

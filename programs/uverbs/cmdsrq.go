@@ -20,29 +20,37 @@ type ownedSRQ struct {
 	users int // queue pairs that take from it
 }
 
+// sharedQueues is the shared receive queues of a client.
+type sharedQueues struct {
+	area    *area
+	events  *events
+	domains *table[domain]
+	srqs    table[ownedSRQ]
+}
+
 // createSRQ makes a shared receive queue (IBTA 11.2.3.1).
-func createSRQ(c *Client, r *abi.Request, req *abi.CreateSRQReq) abi.Reply {
-	return c.makeSRQ(r, req.UserHandle, &req.SRQInit)
+func (s *sharedQueues) createSRQ(r *abi.Request, req *abi.CreateSRQReq) abi.Reply {
+	return s.make(r, req.UserHandle, &req.SRQInit)
 }
 
 // createXSRQ makes one, of the kinds that there are: none is of XRC, as with
 // Soft-RoCE.
-func createXSRQ(c *Client, r *abi.Request, req *abi.CreateXSRQReq) abi.Reply {
+func (s *sharedQueues) createXSRQ(r *abi.Request, req *abi.CreateXSRQReq) abi.Reply {
 	if req.SrqType != abi.SRQBasic {
 		return abi.Fail(abi.EOPNOTSUPP)
 	}
-	return c.makeSRQ(r, req.UserHandle, &req.SRQInit)
+	return s.make(r, req.UserHandle, &req.SRQInit)
 }
 
-func (c *Client) makeSRQ(r *abi.Request, user uint64, req *abi.SRQInit) abi.Reply {
-	pd := c.domains.get(req.PdHandle)
+func (s *sharedQueues) make(r *abi.Request, user uint64, req *abi.SRQInit) abi.Reply {
+	pd := s.domains.get(req.PdHandle)
 	if pd == nil || req.MaxWr == 0 || int64(req.MaxWr) > int64(longest.srqWR) || req.MaxSge > ib.MaxSGE || req.SrqLimit > req.MaxWr {
 		return abi.Fail(abi.EINVAL)
 	}
-	q := &ownedSRQ{object: object{client: c, user: user}, pd: pd, sge: max(int(req.MaxSge), 1)}
-	_, err := c.srqs.add(func(h uint32) (_ *ownedSRQ, err error) {
+	q := &ownedSRQ{object: object{events: s.events, user: user}, pd: pd, sge: max(int(req.MaxSge), 1)}
+	_, err := s.srqs.add(func(h uint32) (_ *ownedSRQ, err error) {
 		q.handle = h
-		q.space, err = c.area.alloc(ring.ShapeFor(int(req.MaxWr), ring.RecvElem(q.sge)))
+		q.space, err = s.area.alloc(ring.ShapeFor(int(req.MaxWr), ring.RecvElem(q.sge)))
 		if err == nil {
 			q.core, err = newSharedRecvQueue(q.space, q.sge, pd.core.Core(),
 				func() { q.tell(ib.EventSRQLimit) }, func() { q.tell(ib.EventSRQError) })
@@ -61,8 +69,8 @@ func (c *Client) makeSRQ(r *abi.Request, user uint64, req *abi.SRQInit) abi.Repl
 // modifySRQ resizes a queue, or arms its limit (IBTA 11.2.3.3). The kernel
 // writes where the ring is then to where the driver's part of the command says
 // (ModifySRQDriverReq); here that is the reply.
-func modifySRQ(c *Client, r *abi.Request, req *abi.ModifySRQReq) abi.Reply {
-	q := c.srqs.get(req.SrqHandle)
+func (s *sharedQueues) modifySRQ(r *abi.Request, req *abi.ModifySRQReq) abi.Reply {
+	q := s.srqs.get(req.SrqHandle)
 	if q == nil || req.AttrMask&^(abi.SRQMaxWR|abi.SRQLimit) != 0 {
 		return abi.Fail(abi.EINVAL)
 	}
@@ -94,8 +102,8 @@ func modifySRQ(c *Client, r *abi.Request, req *abi.ModifySRQReq) abi.Reply {
 }
 
 // querySRQ returns the attributes of a queue (IBTA 11.2.3.2).
-func querySRQ(c *Client, r *abi.Request, req *abi.QuerySRQReq) abi.Reply {
-	q := c.srqs.get(req.SrqHandle)
+func (s *sharedQueues) querySRQ(r *abi.Request, req *abi.QuerySRQReq) abi.Reply {
+	q := s.srqs.get(req.SrqHandle)
 	if q == nil {
 		return abi.Fail(abi.EINVAL)
 	}
@@ -104,8 +112,8 @@ func querySRQ(c *Client, r *abi.Request, req *abi.QuerySRQReq) abi.Reply {
 }
 
 // destroySRQ destroys a queue (IBTA 11.2.3.4).
-func destroySRQ(c *Client, r *abi.Request, req *abi.DestroySRQReq) abi.Reply {
-	q := c.srqs.get(req.SrqHandle)
+func (s *sharedQueues) destroySRQ(r *abi.Request, req *abi.DestroySRQReq) abi.Reply {
+	q := s.srqs.get(req.SrqHandle)
 	switch {
 	case q == nil:
 		return abi.Fail(abi.ENOENT)
@@ -116,6 +124,6 @@ func destroySRQ(c *Client, r *abi.Request, req *abi.DestroySRQReq) abi.Reply {
 	out := abi.DestroySRQResp{EventsReported: q.reported()}
 	q.space.release()
 	q.pd.users--
-	c.srqs.release(q.handle)
+	s.srqs.release(q.handle)
 	return r.Answer(out, nil)
 }

@@ -10,6 +10,9 @@ import (
 	"github.com/gosoftroce/rocev2/hca"
 )
 
+// portNumber is the number of the only port.
+const portNumber = 1
+
 // Device is a device as programs see it.
 type Device struct {
 	Name string // of the InfiniBand device, rxe_eth0

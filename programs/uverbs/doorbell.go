@@ -6,8 +6,6 @@ import (
 	"math/bits"
 	"sync"
 	"sync/atomic"
-
-	"github.com/gosoftroce/rocev2/ib"
 )
 
 // Doorbells says which doorbells a program may leave out. A program that posts
@@ -149,31 +147,4 @@ func (d *doorbell) revoke() {
 			d.eager--
 		}
 	}
-}
-
-// gather lets doorbells be left out, if so much is in flight that its
-// completion says when the next requests are to be posted, and if these are
-// likely to be small. The caller holds the lock, and has posted all that there
-// is.
-func (s *sendQueue) gather() {
-	n := min(mostGathered-1, gatheredBytes/max(s.longest, 1))
-	taken := s.ring.Taken()
-	if s.bell.of == nil || n < 1 || s.bad.any || taken-s.ring.Released() < s.bell.least() {
-		return
-	}
-	if more, err := s.ring.Waiting(); more > 0 || err != nil {
-		return // they cannot be posted now
-	}
-	s.await.Store(taken)
-	if s.ring.Released() < taken { // or it was completed before that was said
-		s.bell.offer(uint32(n))
-	}
-}
-
-// longestOf returns the bytes of the longest of some requests.
-func longestOf(wrs []ib.SendWR) (most uint64) {
-	for i := range wrs {
-		most = max(most, ib.TotalLength(wrs[i].SGList)+uint64(len(wrs[i].Inline)))
-	}
-	return most
 }

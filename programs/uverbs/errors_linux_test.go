@@ -135,15 +135,15 @@ func TestReregister(t *testing.T) {
 		t.Helper()
 		req.MrHandle = mr.MrHandle
 		got := ask[abi.ReregMRResp](a, abi.ReregMR, req)
-		if core := a.c.regions.get(mr.MrHandle).core.Region(); uint32(core.LKey()) != got.Lkey || got.Lkey != mr.Lkey || got.Rkey != mr.Rkey || !core.Alive() {
+		if core := a.c.protection.regions.get(mr.MrHandle).core.Region(); uint32(core.LKey()) != got.Lkey || got.Lkey != mr.Lkey || got.Rkey != mr.Rkey || !core.Alive() {
 			t.Errorf("%+v: keys %+v, the region has %v and had %+v", req, got, core.LKey(), mr)
 		}
 	}
 	rereg(abi.ReregMRReq{Flags: abi.ReregAccess, AccessFlags: uint32(ib.LocalWrite | ib.RemoteWrite)})
 	rereg(abi.ReregMRReq{Flags: abi.ReregPD, PdHandle: other})
 	rereg(abi.ReregMRReq{Flags: abi.ReregTranslation, Start: a.addr(4096), Length: 8192, HcaVa: 1 << 30})
-	core := a.c.regions.get(mr.MrHandle).core.Region()
-	if core.Addr() != 1<<30 || core.Len() != 8192 || core.Access()&ib.RemoteWrite == 0 || core.PD() != a.c.domains.get(other).core.Core() {
+	core := a.c.protection.regions.get(mr.MrHandle).core.Region()
+	if core.Addr() != 1<<30 || core.Len() != 8192 || core.Access()&ib.RemoteWrite == 0 || core.PD() != a.c.protection.domains.get(other).core.Core() {
 		t.Errorf("region at %#x of %d bytes, %v", core.Addr(), core.Len(), core.Access())
 	}
 	refused(a, abi.EBUSY, abi.DeallocPD, abi.DeallocPDReq{PdHandle: other})
@@ -159,7 +159,7 @@ func TestRingsAreBounded(t *testing.T) {
 	a := open(t, d, 1<<20)
 	a.getContext()
 	a.pd = ask[abi.AllocPDResp](a, abi.AllocPD, abi.AllocPDReq{}).PdHandle
-	cq, most := a.newCQ(63), uint32(a.c.most.cqe)
+	cq, most := a.newCQ(63), uint32(a.c.queries.most.cqe)
 	refused(a, abi.ENOMEM, abi.CreateCQ, abi.CreateCQReq{CQInit: abi.CQInit{CompChannel: -1, Cqe: most + 1}})
 	refused(a, abi.ENOMEM, abi.ResizeCQ, abi.ResizeCQReq{CqHandle: cq.handle, Cqe: most + 1})
 

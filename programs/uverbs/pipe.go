@@ -50,6 +50,7 @@ type pipe struct {
 	size   int    // of a record
 	number uint32 // of the channel
 	back   int    // to read back
+	users  int    // completion queues with this channel; commands guard it
 
 	ino     uint64
 	mu      sync.Mutex

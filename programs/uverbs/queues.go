@@ -29,7 +29,7 @@ type Queues struct {
 	late  atomic.Bool // it may be in ERR, where receives that come are flushed
 
 	wanted atomic.Bool // Serve was called, and is not done
-	kicked bool        // guarded by the errands
+	kicked bool        // guarded by the deferred work
 	closed bool        // guarded by the lock of the send queue
 }
 
@@ -41,9 +41,9 @@ type Queues struct {
 // drops those of which nothing says so.
 func newQueues(o *ownedQP) (*Queues, error) {
 	q := &Queues{}
-	q.kick = func() { o.client.serve(q) }
+	q.kick = func() { o.all.events.deferred.serve(q) }
 	var sl uint8
-	if o.typ == ib.UD && o.client.dev.Dev.Addr().Unmap().Is4() {
+	if o.typ == ib.UD && o.all.dev.Dev.Addr().Unmap().Is4() {
 		sl = 2
 	}
 	if err := q.send.init(q, o, sl); err != nil {

@@ -61,8 +61,8 @@ type badRequest struct {
 func (s *sendQueue) init(q *Queues, o *ownedQP, sl uint8) error {
 	s.owner, s.typ, s.cq, s.sl, s.signalAll = q, o.typ, o.send.core, sl, o.cap.SqSigAll != 0
 	s.limits = ring.Limits{SGE: int(o.cap.MaxSendSge), Inline: int(o.cap.MaxInlineData), Datagram: o.typ == ib.UD}
-	s.handle, s.domain = o.client.addressHandle, o.pd.core
-	s.bell = doorbell{of: o.client.doorbells, qp: o.handle}
+	s.handle, s.domain = o.all.handles.numbered, o.pd.core
+	s.bell = doorbell{of: o.all.doorbells, qp: o.handle}
 	s.posted = make([]posted, min(o.sq.shape.Slots, mostPosted))
 	return s.ring.Init(o.sq.mem, o.sq.shape)
 }
@@ -278,4 +278,31 @@ func (s *sendQueue) reset() {
 	s.bad = badRequest{}
 	s.bell.eager = 0
 	s.await.Store(0)
+}
+
+// gather lets doorbells be left out, if so much is in flight that its
+// completion says when the next requests are to be posted, and if these are
+// likely to be small. The caller holds the lock, and has posted all that there
+// is.
+func (s *sendQueue) gather() {
+	n := min(mostGathered-1, gatheredBytes/max(s.longest, 1))
+	taken := s.ring.Taken()
+	if s.bell.of == nil || n < 1 || s.bad.any || taken-s.ring.Released() < s.bell.least() {
+		return
+	}
+	if more, err := s.ring.Waiting(); more > 0 || err != nil {
+		return // they cannot be posted now
+	}
+	s.await.Store(taken)
+	if s.ring.Released() < taken { // or it was completed before that was said
+		s.bell.offer(uint32(n))
+	}
+}
+
+// longestOf returns the bytes of the longest of some requests.
+func longestOf(wrs []ib.SendWR) (most uint64) {
+	for i := range wrs {
+		most = max(most, ib.TotalLength(wrs[i].SGList)+uint64(len(wrs[i].Inline)))
+	}
+	return most
 }
