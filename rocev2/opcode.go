@@ -124,8 +124,8 @@ const (
 	PayloadEight                       // 8 bytes: ATOMIC_WRITE
 )
 
-// Allows reports whether a payload of n bytes obeys the rule on a path with an
-// MTU of so many bytes.
+// Allows reports whether a payload of n bytes obeys the rule on a path whose
+// MTU has mtu bytes.
 func (r PayloadRule) Allows(n, mtu int) bool {
 	switch r {
 	case PayloadNone:

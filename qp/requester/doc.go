@@ -11,18 +11,28 @@
 // request and its PSN, so nothing that was sent is kept, and a retransmission
 // reads the memory of the request again.
 //
-// A Requester composes three parts. A packet goes through the files in this
-// order:
+// # The way of a request
 //
-//	post.go      a request is checked, and pushed to the stream
-//	send.go      a turn, one Poll: what may go now, new or again
-//	stream       the requests in order, and     stream.go, cut.go,
-//	             the cursor that cuts them       local.go, complete.go
-//	             into packets
-//	encoder      the packet of a request        encode.go
-//	response.go  a response, on its way to       nak.go
-//	             stream and recovery
-//	recovery     what is sent again, and when   recovery.go, lost.go
+//  1. post.go: Post checks a request and puts it into the ring of the stream.
+//  2. send.go: a turn, which is one Poll, asks what may go now: a packet that
+//     is lost (again.go, repair.go), or the one at the cursor. A local
+//     operation is carried out there (local.go).
+//  3. cut.go: the stream cuts the packet off the request.
+//  4. send.go: mayStart asks window, depth, fences and credits.
+//  5. encode.go: the encoder writes the packet.
+//  6. stream.go: the cursor moves on. recovery.go: the timers run.
+//  7. response.go: a response is taken in its turn, or kept after a gap; nak.go
+//     has negative ones.
+//  8. complete.go: what it acknowledges is completed.
+//  9. recovery.go: with progress the timers start anew, the round trip is
+//     measured (rtt.go), and the controller may let more go. What a NAK, a gap
+//     or silence shows to be lost (lost.go, gaps.go) goes again with step 2.
+//
+// # Parts
+//
+// A Requester composes three parts: stream (the requests in order, and the
+// cursor that cuts them into packets), encoder, and recovery (what is sent
+// again, and when).
 //
 // In recovery are plain structs, each of one concern: retry (the local ACK
 // timer) and rnr, rtt (round trips, and when to probe), repair (a run that goes
@@ -32,8 +42,8 @@
 // The seams, which TestParts holds: a part reads the fields of another, and
 // calls what it offers, 15 methods at most for each side. It writes none.
 //
-//	stream    takes push, cut, sent, acknowledgeBefore, answered, rewind; it
-//	          completes requests. It knows no time and nothing above it.
+//	stream    takes cut, sent, acknowledgeBefore, answered, rewind; it completes
+//	          requests. It knows no time and nothing above it.
 //	recovery  takes sent, progress, NAKs, selective acknowledgements, what
 //	          came after a gap, and the time. It moves the stream back,
 //	          says which packets go again (next), when it wants to be called

@@ -267,8 +267,8 @@ func (p *Pauses) Expected(now clock.Time) time.Duration {
 	return p.longest >> min(uint64(now-p.at)/pauseHalfLife, 63)
 }
 
-// watch sets the time of the next probe: so many packets are in flight, and the
-// peer has just been heard, or has something to answer from now on.
+// watch sets the time of the next probe, with inFlight packets: the peer has
+// just been heard, or has something to answer from now on.
 func (r *rtt) watch(now clock.Time, inFlight uint32) {
 	if r.floor == 0 {
 		return

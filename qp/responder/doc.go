@@ -12,10 +12,28 @@
 // peer sent after a READ without a fence may or may not be seen by it (IBTA
 // 10.8.3.3).
 //
+// # The way of a request
+//
+//  1. request.go: HandleRequest compares the PSN with the expected one.
+//  2. gap.go: after a gap the request is kept, or dropped, and the peer is
+//     asked for what is missing.
+//  3. duplicate.go: what was executed before is answered again.
+//  4. execute.go: the executor checks rights, receive, length and key, and
+//     executes a SEND or WRITE; remote.go has READs, atomics and FLUSHes, and
+//     xrc.go the receive queue that a request of XRC names.
+//  5. answers.go: the expected PSN moves on, and an answer is put into the
+//     queue of responses.go: an acknowledgement, or, in fatal.go, the NAK that
+//     ends the connection.
+//  6. request.go: what was kept after the gap follows.
+//  7. responder.go: the driver asks what is owed (Owes), and has it written
+//     (Poll), at once or later.
+//  8. transmit.go: the transmitter writes an answer, a READ's with the data as
+//     it is then; fetch.go waits for pages that are not there.
+//
 // # Parts
 //
-// A request passes the parts from top to bottom. Each part changes its own
-// state alone. Responder has the order in which they are asked.
+// Each part changes its own state alone. Responder has the order in which they
+// are asked.
 //
 //	Responder    PSN order; what came of a request     request.go, responder.go
 //	gap          what is kept after a gap, and what   gap.go

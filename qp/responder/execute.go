@@ -4,8 +4,24 @@ import (
 	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/memreg"
 	"github.com/gosoftroce/rocev2/qp/conn"
+	"github.com/gosoftroce/rocev2/qp/queue"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
+
+// Config is what a responder is made with.
+type Config struct {
+	Source    queue.RecvSource // nil: a ring of its own, of the following
+	OwnSource bool             // see conn.ReceivesConfig
+	RecvCQ    queue.CompletionSink
+
+	Domain queue.XRCDomain // of an XRC target, which has no Source, and no RecvCQ; else nil
+
+	MaxRecvWR, MaxRecvSGE int
+
+	// Invalidate ends a key of this side on behalf of a SEND with
+	// invalidate. On a fault, or if it is nil, the peer gets a NAK.
+	Invalidate func(key ib.Key) ib.Fault
+}
 
 // executor does what requests ask of this side: of its receives, its memory and
 // its keys. It does not know their order, and says nothing to the peer. It is
@@ -110,6 +126,18 @@ func accessFor(p *rocev2.Packet, op rocev2.Operation) ib.Access {
 		return flushAccess(p.FETH.Type)
 	}
 	return 0
+}
+
+// flushAccess returns the rights that a FLUSH needs.
+func flushAccess(t rocev2.FlushType) ib.Access {
+	var a ib.Access
+	if t&rocev2.FlushGlobal != 0 {
+		a |= ib.FlushGlobal
+	}
+	if t&rocev2.FlushPersistent != 0 {
+		a |= ib.FlushPersistent
+	}
+	return a
 }
 
 // send takes a packet of a SEND into the receive in hand.

@@ -5,28 +5,6 @@ import (
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
-// fatalNAK is why the connection ended (IBTA 9.7.5.2). A peer that asks again,
-// for the request that was refused or for one that has no answer because of it,
-// gets the NAK again: otherwise it would learn nothing but a timeout.
-type fatalNAK struct {
-	first    rocev2.PSN // of the first request without an answer
-	refused  rocev2.PSN // of the request that was refused
-	last     rocev2.PSN // that was told of: what comes after it is of the same attempt
-	syndrome rocev2.Syndrome
-	left     uint8 // repetitions
-}
-
-const fatalRepeats = 8
-
-// code returns the NAK that a request gets: one before the refused one was
-// right, but there is no answer to it any more.
-func (f *fatalNAK) code(psn rocev2.PSN) rocev2.Syndrome {
-	if psn.Ahead(f.first) < f.refused.Ahead(f.first) {
-		return rocev2.NAKRemoteOperational
-	}
-	return f.syndrome
-}
-
 // repeatFatal takes a request in ERR: a peer that has not got the NAK asks
 // again.
 func (a *answers) repeatFatal(p *rocev2.Packet) conn.Drop {

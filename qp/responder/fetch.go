@@ -5,33 +5,7 @@ import (
 	"github.com/gosoftroce/rocev2/memreg"
 	"github.com/gosoftroce/rocev2/qp/conn"
 	"github.com/gosoftroce/rocev2/rocev2"
-	"github.com/gosoftroce/rocev2/rocev2/clock"
 )
-
-// Fetch returns the next memory that must be fetched, each once.
-func (r *Responder) Fetch() (conn.Fetch, bool) {
-	if f, ok := r.exec.fetch.Poll(conn.NeedMessage); ok {
-		return f, true
-	}
-	f, ok := r.out.fetch.Poll(conn.NeedMessage)
-	f.Ticket = r.out.ticket
-	return f, ok
-}
-
-// Fetched has what waited for a fetch go on. It may come late.
-func (r *Responder) Fetched(need conn.Need) {
-	switch {
-	case need == conn.NeedAnswer:
-		r.out.fetched()
-	case r.exec.fetched(r.answers.epsn) && r.gap.nak.sent:
-		r.gap.repeats(r.answers.epsn)
-		r.answers.nak(rocev2.NAKSequence, false)
-	}
-}
-
-// Persisted takes the end of the FLUSH that Fetch has returned. It may come
-// late.
-func (r *Responder) Persisted(f *conn.Fetch) { r.out.persisted(f) }
 
 // fetched says that the page of a request is there. It reports whether that is
 // the expected one.
@@ -84,14 +58,3 @@ func (t *transmitter) persisted(f *conn.Fetch) {
 		t.answers.persisted(f.Fault)
 	}
 }
-
-// handleTimeout looks whether the rate lets answers go on.
-func (t *transmitter) handleTimeout(now clock.Time) {
-	t.paced = t.paced && now < t.exec.c.CC.Limit.NotBefore
-}
-
-// resume has the answers to READs go on after requests.
-func (t *transmitter) resume() { t.yields = false }
-
-// stop waits for no memory and no rate any more.
-func (t *transmitter) stop() { t.fetch, t.paced, t.yields = conn.Fetches{}, false, false }

@@ -4,14 +4,7 @@ import (
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
-// PollFinal writes what the peer must be told before the queue pair is taken
-// away: the acknowledgement of what was executed, whether it was asked for or
-// not, and the NAK that ended the connection. It returns the length of the next
-// such packet, 0 if there is none, and drops all other answers.
-func (r *Responder) PollFinal(buf []byte) int {
-	return r.out.final(buf)
-}
-
+// final is Responder.PollFinal.
 func (t *transmitter) final(buf []byte) int {
 	t.answers.reduce()
 	if t.answers.queue.empty() {
@@ -59,15 +52,7 @@ func (a *answers) reduce() {
 	}
 }
 
-// Receipt writes the acknowledgement of all that was executed, for a peer that
-// asks again when the queue pair has gone, and returns its length. It may
-// answer the SENDs and WRITEs from first on. It is 0 where the last that was
-// executed was none, or where the answer to a READ or an atomic before it was
-// not sent.
-func (r *Responder) Receipt(buf []byte) (n int, first rocev2.PSN) {
-	return r.out.receipt(buf)
-}
-
+// receipt is Responder.Receipt.
 func (t *transmitter) receipt(buf []byte) (n int, first rocev2.PSN) {
 	first, ok := t.answers.receipt()
 	if !ok {

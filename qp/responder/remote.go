@@ -89,18 +89,6 @@ func (x *executor) flushed(e *resource) (memreg.View, ib.Fault) {
 	return x.c.Memory.Resolve(x.domain(e.srqn), x.c.QPN, key, e.va, uint64(e.length), need)
 }
 
-// flushAccess returns the rights that a FLUSH needs.
-func flushAccess(t rocev2.FlushType) ib.Access {
-	var a ib.Access
-	if t&rocev2.FlushGlobal != 0 {
-		a |= ib.FlushGlobal
-	}
-	if t&rocev2.FlushPersistent != 0 {
-		a |= ib.FlushPersistent
-	}
-	return a
-}
-
 // atomic executes an atomic. The address must be aligned (IBTA 9.4.5.1).
 func (x *executor) atomic(p *rocev2.Packet, op rocev2.Operation) (old uint64, o outcome) {
 	a := &p.AtomicETH

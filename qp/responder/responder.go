@@ -3,25 +3,9 @@ package responder
 import (
 	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/qp/conn"
-	"github.com/gosoftroce/rocev2/qp/queue"
 	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/rocev2/clock"
 )
-
-// Config is what a responder is made with.
-type Config struct {
-	Source    queue.RecvSource // nil: a ring of its own, of the following
-	OwnSource bool             // see conn.ReceivesConfig
-	RecvCQ    queue.CompletionSink
-
-	Domain queue.XRCDomain // of an XRC target, which has no Source, and no RecvCQ; else nil
-
-	MaxRecvWR, MaxRecvSGE int
-
-	// Invalidate ends a key of this side on behalf of a SEND with
-	// invalidate. On a fault, or if it is nil, the peer gets a NAK.
-	Invalidate func(key ib.Key) ib.Fault
-}
 
 // Responder is the receiving half: its parts, and the order in which a request
 // passes them. See the package's documentation.
@@ -59,6 +43,104 @@ func (r *Responder) Held() int { return r.gap.reorder.Len() }
 
 // DiscardHeld discards the requests that are kept after a gap.
 func (r *Responder) DiscardHeld() { r.gap.discard() }
+
+// Owed is what a responder has to send.
+type Owed uint8
+
+const (
+	Nothing    Owed = iota
+	AckMayWait      // a lone acknowledgement, for which the peer does not wait
+	AckNow          // a lone acknowledgement: the peer can send nothing before it comes
+	Answers         // anything else
+)
+
+// Owes returns what waits to be sent.
+func (r *Responder) Owes() Owed {
+	q := &r.answers.queue
+	switch n := q.tail - q.head; {
+	case r.gap.tell:
+		return Answers
+	case n == 0:
+		return Nothing
+	case n > 1 || q.at(q.head).kind != responseAck:
+		return Answers
+	case r.exec.starves(r.answers.msn):
+		return AckNow
+	}
+	return AckMayWait
+}
+
+// Waiting reports whether an answer waits that is not a selective
+// acknowledgement.
+func (r *Responder) Waiting() bool { return !r.answers.queue.empty() }
+
+// Pressing reports whether an answer other than a lone acknowledgement waits to
+// be sent.
+func (r *Responder) Pressing() bool { return r.Owes() == Answers }
+
+// Yields reports whether the answers to READs wait for requests to have their
+// turn at the rate of both. Resume ends that.
+func (r *Responder) Yields() bool { return r.out.yields }
+
+// Resume has the answers to READs go on.
+func (r *Responder) Resume() { r.out.resume() }
+
+// Poll writes answers until out takes no more or none waits, and returns what
+// is left. With delay a lone acknowledgement that may wait does. A selective
+// acknowledgement comes before the sequence NAK for the same gap, and after all
+// other answers: they are older, and so are their MSNs.
+func (r *Responder) Poll(now clock.Time, delay bool, out *conn.Output) (left Owed) {
+	for {
+		if r.gap.tell && r.answers.onlyAsks() {
+			told, ok := r.gap.poll(out, r.answers.epsn, r.answers.msn)
+			if !ok {
+				return Answers
+			}
+			if told {
+				r.out.acknowledged()
+			}
+		}
+		left = r.Owes()
+		if left == Nothing || left == AckMayWait && delay {
+			return left
+		}
+		buf := out.Room()
+		if buf == nil {
+			return left
+		}
+		wrote, f := r.out.next(now, buf, out)
+		if f != ib.FaultNone {
+			r.refuse(r.out.first(), refuseFault(f))
+		} else if !wrote {
+			return r.Owes()
+		}
+	}
+}
+
+// Fetch returns the next memory that must be fetched, each once.
+func (r *Responder) Fetch() (conn.Fetch, bool) {
+	if f, ok := r.exec.fetch.Poll(conn.NeedMessage); ok {
+		return f, true
+	}
+	f, ok := r.out.fetch.Poll(conn.NeedMessage)
+	f.Ticket = r.out.ticket
+	return f, ok
+}
+
+// Fetched has what waited for a fetch go on. It may come late.
+func (r *Responder) Fetched(need conn.Need) {
+	switch {
+	case need == conn.NeedAnswer:
+		r.out.fetched()
+	case r.exec.fetched(r.answers.epsn) && r.gap.nak.sent:
+		r.gap.repeats(r.answers.epsn)
+		r.answers.nak(rocev2.NAKSequence, false)
+	}
+}
+
+// Persisted takes the end of the FLUSH that Fetch has returned. It may come
+// late.
+func (r *Responder) Persisted(f *conn.Fetch) { r.out.persisted(f) }
 
 // HandleTimeout does what is due at now.
 func (r *Responder) HandleTimeout(now clock.Time) {
@@ -105,4 +187,21 @@ func (r *Responder) Flush(why conn.End) {
 		r.answers.finish()
 	}
 	r.exec.flush()
+}
+
+// PollFinal writes what the peer must be told before the queue pair is taken
+// away: the acknowledgement of what was executed, whether it was asked for or
+// not, and the NAK that ended the connection. It returns the length of the next
+// such packet, 0 if there is none, and drops all other answers.
+func (r *Responder) PollFinal(buf []byte) int {
+	return r.out.final(buf)
+}
+
+// Receipt writes the acknowledgement of all that was executed, for a peer that
+// asks again when the queue pair has gone, and returns its length. It may
+// answer the SENDs and WRITEs from first on. It is 0 where the last that was
+// executed was none, or where the answer to a READ or an atomic before it was
+// not sent.
+func (r *Responder) Receipt(buf []byte) (n int, first rocev2.PSN) {
+	return r.out.receipt(buf)
 }

@@ -9,79 +9,6 @@ import (
 	"github.com/gosoftroce/rocev2/rocev2/clock"
 )
 
-// Owed is what a responder has to send.
-type Owed uint8
-
-const (
-	Nothing    Owed = iota
-	AckMayWait      // a lone acknowledgement, for which the peer does not wait
-	AckNow          // a lone acknowledgement: the peer can send nothing before it comes
-	Answers         // anything else
-)
-
-// Owes returns what waits to be sent.
-func (r *Responder) Owes() Owed {
-	q := &r.answers.queue
-	switch n := q.tail - q.head; {
-	case r.gap.tell:
-		return Answers
-	case n == 0:
-		return Nothing
-	case n > 1 || q.at(q.head).kind != responseAck:
-		return Answers
-	case r.exec.starves(r.answers.msn):
-		return AckNow
-	}
-	return AckMayWait
-}
-
-// Waiting reports whether an answer waits that is not a selective
-// acknowledgement.
-func (r *Responder) Waiting() bool { return !r.answers.queue.empty() }
-
-// Pressing reports whether an answer other than a lone acknowledgement waits to
-// be sent.
-func (r *Responder) Pressing() bool { return r.Owes() == Answers }
-
-// Yields reports whether the answers to READs wait for requests to have their
-// turn at the rate of both. Resume ends that.
-func (r *Responder) Yields() bool { return r.out.yields }
-
-// Resume has the answers to READs go on.
-func (r *Responder) Resume() { r.out.resume() }
-
-// Poll writes answers until out takes no more or none waits, and returns what
-// is left. With delay a lone acknowledgement that may wait does. A selective
-// acknowledgement comes before the sequence NAK for the same gap, and after all
-// other answers: they are older, and so are their MSNs.
-func (r *Responder) Poll(now clock.Time, delay bool, out *conn.Output) (left Owed) {
-	for {
-		if r.gap.tell && r.answers.onlyAsks() {
-			told, ok := r.gap.poll(out, r.answers.epsn, r.answers.msn)
-			if !ok {
-				return Answers
-			}
-			if told {
-				r.out.acknowledged()
-			}
-		}
-		left = r.Owes()
-		if left == Nothing || left == AckMayWait && delay {
-			return left
-		}
-		buf := out.Room()
-		if buf == nil {
-			return left
-		}
-		wrote, f := r.out.next(now, buf, out)
-		if f != ib.FaultNone {
-			r.refuse(r.out.first(), refuseFault(f))
-		} else if !wrote {
-			return r.Owes()
-		}
-	}
-}
-
 // transmitter writes the answers: it takes them from the queue, and the data of
 // READs from memory. The rate is for that data alone.
 type transmitter struct {
@@ -299,3 +226,14 @@ func (t *transmitter) writeResponse(e *response, buf []byte) (int, ib.Fault) {
 	t.answers.sent(1)
 	return len(b), ib.FaultNone
 }
+
+// handleTimeout looks whether the rate lets answers go on.
+func (t *transmitter) handleTimeout(now clock.Time) {
+	t.paced = t.paced && now < t.exec.c.CC.Limit.NotBefore
+}
+
+// resume has the answers to READs go on after requests.
+func (t *transmitter) resume() { t.yields = false }
+
+// stop waits for no memory and no rate any more.
+func (t *transmitter) stop() { t.fetch, t.paced, t.yields = conn.Fetches{}, false, false }

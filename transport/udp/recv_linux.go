@@ -220,8 +220,8 @@ func (r *receiver) many(fd uintptr) {
 }
 
 // ended reports whether receiving is over for now. It keeps errno if nothing
-// was received. Errors may be of earlier sends: the system reports each of those
-// once. If errors do not end, receiving itself fails.
+// was received. Errors may be of earlier sends: the system reports each of
+// those once. If errors do not end, receiving itself fails.
 func (r *receiver) ended(errno unix.Errno) bool {
 	r.errors++
 	if errno == unix.EINTR {
