@@ -39,8 +39,9 @@
 // again), and gaps (what is kept and missing after gaps: gaps.go, again.go,
 // late.go; it takes no memory before there is one).
 //
-// The seams, which TestParts holds: a part reads the fields of another, and
-// calls what it offers, 15 methods at most for each side. It writes none.
+// The seams, which a test of internal/layering holds: a part reads the fields
+// of another, and calls what it offers, 15 methods at most for each side. It
+// writes none.
 //
 //	stream    takes cut, sent, acknowledgeBefore, answered, rewind; it completes
 //	          requests. It knows no time and nothing above it.
