@@ -150,7 +150,8 @@ func (q *QP) Poll(now clock.Time, limit Limit, w Writer) (p Polled) {
 	}
 	if q.dgram != nil {
 		q.dgram.Poll(now, &out)
-		return q.polled(&out, p)
+		q.polled(&out, &p)
+		return p
 	}
 	yields, done := false, false
 	var owed responder.Owed
@@ -180,7 +181,8 @@ func (q *QP) Poll(now clock.Time, limit Limit, w Writer) (p Polled) {
 		owed = q.resp.Poll(now, limit.DelayAck, &out)
 	}
 	p.AckDelayed = limit.DelayAck && owed == responder.AckMayWait
-	return q.polled(&out, p)
+	q.polled(&out, &p)
+	return p
 }
 
 // requests reports whether requests may be sent.
@@ -210,14 +212,14 @@ func lead(q *QP, now clock.Time, limit Limit, owed responder.Owed, out *conn.Out
 	return !q.led
 }
 
-// polled ends a Poll that has written out.
-func (q *QP) polled(out *conn.Output, p Polled) Polled {
+// polled ends a Poll that has written out. It fills p in place: to copy what was
+// just written in parts stalls.
+func (q *QP) polled(out *conn.Output, p *Polled) {
 	q.flush()
 	q.conn.Stats.TxPackets += uint64(out.Packets)
 	p.Packets, p.Full = out.Packets, out.Full
 	p.InFlight, p.Silent = q.InFlight()
 	p.Raised = q.conn.Events != 0
-	return p
 }
 
 // PollFinal writes what the peer must be told before the queue pair is taken

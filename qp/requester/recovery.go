@@ -234,12 +234,12 @@ func (r *recovery) heard(now clock.Time) {
 // flight returns what is in flight, for the controller, until the next call.
 func (r *recovery) flight() *cc.Flight {
 	f := &r.c.Scratch.Flight
-	*f = cc.Flight{
-		Una: r.s.posUna, Next: r.s.posNxt, Packet: fullPacket(r.c),
-		// A queue makes both of the last two round trips longer, a host
-		// that was busy one of them.
-		RTT: time.Duration(min(r.rtt.last, r.rtt.before)), MinRTT: time.Duration(r.rtt.minRTT), RTTVar: r.rtt.rttvar,
-	}
+	// In place: to copy what was just written in parts stalls.
+	f.Una, f.Next, f.Packet, f.Pipe = r.s.posUna, r.s.posNxt, fullPacket(r.c), 0
+	// A queue makes both of the last two round trips longer, a host that
+	// was busy one of them.
+	f.RTT = time.Duration(min(r.rtt.last, r.rtt.before))
+	f.MinRTT, f.RTTVar = time.Duration(r.rtt.minRTT), r.rtt.rttvar
 	if r.s.rd == 0 {
 		f.Pipe = r.pipe()
 	}

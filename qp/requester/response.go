@@ -25,7 +25,8 @@ type response struct {
 // HandleResponse takes a packet of the peer's responder, in RTS or SQD. What
 // comes after a gap may be kept until that is closed.
 func (r *Requester) HandleResponse(now clock.Time, p *rocev2.Packet, info *rocev2.OpcodeInfo) conn.Drop {
-	x := response{r: r, s: &r.stream, rec: &r.recovery, c: r.stream.c, now: now, p: p, info: info}
+	var x response // filled in place, as a turn
+	x.r, x.s, x.rec, x.c, x.now, x.p, x.info = r, &r.stream, &r.recovery, r.stream.c, now, p, info
 	if info.Operation == rocev2.OpSelectiveAck {
 		return x.selectiveAck()
 	}

@@ -25,7 +25,8 @@ type turn struct {
 // go. It returns the bytes that it has sent, as they count in flight, and
 // whether it has stopped only because there were no bytes left.
 func (r *Requester) Poll(now clock.Time, bytes int, out *conn.Output) (sent int, blocked bool) {
-	t := turn{r: r, s: &r.stream, rec: &r.recovery, c: r.stream.c, now: now, left: bytes, out: out}
+	var t turn // filled in place: to copy what was just written in parts stalls
+	t.r, t.s, t.rec, t.c, t.now, t.left, t.out = r, &r.stream, &r.recovery, r.stream.c, now, bytes, out
 	for !t.s.empty() || t.rec.waits() {
 		buf := out.Room()
 		if buf == nil || !t.next(buf) {
