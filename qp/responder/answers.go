@@ -120,7 +120,8 @@ func (a *answers) add(p *rocev2.Packet, op rocev2.Operation, psns uint32, value 
 	e, index := a.reserve(psns)
 	e.keep(a.c, p, op, value)
 	if e.kind == resourceRead {
-		a.queue.pushRead(index, psn, a.msn, psns, e.length)
+		w := a.queue.add()
+		w.kind, w.res, w.psn, w.start, w.msn, w.left, w.end = responseRead, index, psn, psn, a.msn, psns, e.length
 		return
 	}
 	kind := e.answer()

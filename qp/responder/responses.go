@@ -71,21 +71,18 @@ func (r *responses) empty() bool { return r.head == r.tail }
 
 func (r *responses) clear() { r.head = r.tail }
 
-// push appends an answer; the caller has made sure of the room.
-func (r *responses) push(e response) {
-	r.full() // takes memory if need be
-	*r.at(r.tail) = e
-	r.tail++
-}
-
-// pushRead is push for the answer to a READ, filled in place.
-func (r *responses) pushRead(res uint8, psn, msn rocev2.PSN, packets, length uint32) {
+// add adds an answer, to be filled in place: to copy what was just written in
+// parts stalls. The caller has made sure of the room.
+func (r *responses) add() *response {
 	r.full() // takes memory if need be
 	e := r.at(r.tail)
-	e.kind, e.syndrome, e.res, e.part = responseRead, 0, res, false
-	e.psn, e.start, e.msn, e.left, e.end = psn, psn, msn, packets, length
+	*e = response{}
 	r.tail++
+	return e
 }
+
+// push is add with what the answer is.
+func (r *responses) push(e response) { *r.add() = e }
 
 // insert adds the answer to a duplicate in PSN order: the peer drops what has a
 // later PSN until it has this one. MSNs must not go back, so those of the
@@ -117,7 +114,8 @@ func (r *responses) ack(psn, msn rocev2.PSN) (merged int) {
 		}
 		r.tail--
 	}
-	r.push(response{kind: responseAck, psn: psn, msn: msn})
+	e := r.add()
+	e.kind, e.psn, e.msn = responseAck, psn, msn
 	return merged
 }
 
