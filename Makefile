@@ -110,7 +110,7 @@ lint: ## staticcheck, the version that go.mod names
 	cd e2e && "$$($(GO) -C .. tool -n staticcheck)" ./...
 
 tidy: ## go.mod and go.sum of each module are what the code needs
-	@for m in $(MODULES) bench; do (cd $$m && $(GO) mod tidy -diff) || exit 1; done
+	@for m in $(MODULES); do (cd $$m && $(GO) mod tidy -diff) || exit 1; done
 
 race: isolated ## all tests under the race detector, and with one processor (no kernel guests)
 	$(REPORT) $(ALL) -- $(TESTEXEC) -race -timeout 25m
@@ -182,7 +182,7 @@ microbench: ## micro-benchmarks with allocation counts
 	$(GO) test -run '^$$' -bench . -benchmem ./rocev2 ./memreg ./qp ./transport/... ./fabric ./fabric/lab
 
 benchcheck: ## the measuring program itself
-	cd bench && $(GO) vet ./... && GOOS=windows $(GO) vet ./... && GOOS=darwin $(GO) vet ./... && $(GO) test ./...
+	cd bench && $(GO) mod tidy -diff && $(GO) vet ./... && GOOS=windows $(GO) vet ./... && GOOS=darwin $(GO) vet ./... && $(GO) test ./...
 
 clean: ## what was built here
 	rm -rf $(BIN) e2e/failures bench/out-quick programs/preload/*.so programs/preload/*.so.gz
