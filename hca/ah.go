@@ -21,7 +21,7 @@ type AH struct {
 // MakeAH makes h, which is new, an address handle of the domain. SrcPort of av
 // may be AutoSourcePort; Query then returns the port that was chosen.
 func (pd *PD) MakeAH(h *AH, av ib.AddressVector) error {
-	made, err := pd.owner.dev.vector(av)
+	made, err := pd.owner.dev.own.vector(av)
 	if err != nil {
 		return err
 	}
@@ -59,7 +59,7 @@ func (h *AH) Modify(av ib.AddressVector) error {
 	if h.closed {
 		return ErrClosed
 	}
-	made, err := h.pd.owner.dev.vector(av)
+	made, err := h.pd.owner.dev.own.vector(av)
 	if err == nil {
 		h.handle.SetVector(made)
 	}
@@ -91,8 +91,8 @@ const (
 
 // vector checks an address vector of an address handle, opens the source port
 // that it asks for, and returns it as the engine takes it.
-func (d *Device) vector(av ib.AddressVector) (*ib.AddressVector, error) {
-	if err := d.own.checkDestination(av.DGID); err != nil {
+func (o ownAddr) vector(av ib.AddressVector) (*ib.AddressVector, error) {
+	if err := o.checkDestination(av.DGID); err != nil {
 		return nil, err
 	}
 	port, auto := av.SrcPort, av.SrcPort == AutoSourcePort
@@ -111,12 +111,12 @@ func (d *Device) vector(av ib.AddressVector) (*ib.AddressVector, error) {
 	}
 	if port != 0 {
 		var err error
-		if port, err = transport.OpenSourcePort(d.shards[0].link, port, !auto); err != nil {
+		if port, err = transport.OpenSourcePort(o.link, port, !auto); err != nil {
 			return nil, err
 		}
 	}
 	av.SrcPort = port
-	av.DGID = d.own.zoned(av.DGID)
+	av.DGID = o.zoned(av.DGID)
 	return &av, nil
 }
 

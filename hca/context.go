@@ -30,12 +30,12 @@ type ContextOption func(*Context)
 // WithQuota bounds how many objects of each kind the context may have. Without
 // it the limits of the device are the only ones.
 func WithQuota(q Quota) ContextOption {
-	return func(c *Context) { c.quota = q.within(c.dev.limits) }
+	return func(c *Context) { c.quota = q.within(c.dev.stock.limits) }
 }
 
 // NewContext makes a context.
 func (d *Device) NewContext(opts ...ContextOption) (*Context, error) {
-	c := &Context{dev: d, quota: d.limits}
+	c := &Context{dev: d, quota: d.stock.limits}
 	for _, f := range opts {
 		f(c)
 	}
@@ -63,7 +63,7 @@ func (c *Context) reserve(k kind) error {
 	if err := c.count.add(k, c.quota, "context"); err != nil {
 		return err
 	}
-	if err := c.dev.reserve(k); err != nil {
+	if err := c.dev.stock.reserve(k); err != nil {
 		c.count[k]--
 		return err
 	}
@@ -75,7 +75,7 @@ func (c *Context) unreserve(k kind) {
 	c.mu.Lock()
 	c.count[k]--
 	c.mu.Unlock()
-	c.dev.unreserve(k)
+	c.dev.stock.unreserve(k)
 }
 
 // enter adds an object that reserve has counted. On an error it is not added,

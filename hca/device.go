@@ -88,13 +88,12 @@ type Device struct {
 	groups     groups
 	srqNumbers srqNumbers
 	slotPorts  slotPorts
+	stock      stock
 	use        use
 	program    Program
 
 	mu       sync.Mutex // guards what follows and serialises changes of mem
 	contexts map[*Context]struct{}
-	limits   objects // what the device offers
-	count    objects // what there is
 	closed   bool
 
 	unwatch   func() // ends the watching of the port
@@ -113,9 +112,8 @@ func New(cfg Config, links ...transport.Link) *Device {
 	}
 	d := &Device{
 		shared:   &shared{base: time.Now(), spin: wake.SpinCount(cfg.Spin, runtime.GOMAXPROCS(0)), events: newEventHub(), pager: newPager(), broken: make(chan struct{})},
-		own:      ownAddr{links[0].Addr()},
+		own:      ownAddr{links[0].Addr(), links[0]},
 		contexts: map[*Context]struct{}{},
-		limits:   deviceLimits,
 	}
 	d.groups.dev = d
 	caps := links[0].Capabilities()
@@ -126,7 +124,7 @@ func New(cfg Config, links ...transport.Link) *Device {
 		NotifyScope: cfg.NotifyScope, NotifyHold: cfg.NotifyHold,
 		LeadAcks: caps.SegmentOffload, Loopback: cfg.Loopback,
 	}
-	takePart(d, links, &ec)
+	d.stock.limits = d.shared.takePart(links, &ec)
 	driver := driverOf(links)
 	if driver != nil {
 		driver.Configure(&ec)
@@ -146,35 +144,33 @@ func New(cfg Config, links ...transport.Link) *Device {
 	d.yield.init()
 	d.moderator.now = d.now
 	if driver != nil {
-		d.drive(driver)
+		d.driven = newDriven(driver, d)
 	} else {
-		d.start()
+		d.moderator.alarm.init(d.moderator.onAlarm)
+		for _, s := range d.shards {
+			s.start()
+		}
 	}
 	d.unwatch = transport.WatchPort(links[0], d.events.portChanged)
-	transport.TellUse(links[0], func() transport.Use { return useOf(d) })
+	transport.TellUse(links[0], func() transport.Use { return d.use.report(d.stock.has(kindQP), d.parts) })
 	return d
 }
 
-// takePart sets which queue pair numbers the device has: all, or those of its
-// lease.
-func takePart(d *Device, links []transport.Link, c *engine.Config) {
-	d.slots = len(links)
+// takePart sets which queue pair numbers a device on these links has: all, or
+// those of its lease. It returns what the device offers then.
+func (s *shared) takePart(links []transport.Link, c *engine.Config) objects {
+	limits := deviceLimits
+	s.slots = len(links)
 	if l, ok := transport.LeaseOf(links[0]); ok {
-		d.slot, d.slots = l.Slot, l.Slots
+		s.slot, s.slots = l.Slot, l.Slots
 		// Half of the numbers: one that is free is found by chance.
-		d.limits[kindQP] = min(d.limits[kindQP], (1<<24)/l.Slots*len(links)/2)
+		limits[kindQP] = min(limits[kindQP], (1<<24)/l.Slots*len(links)/2)
 		if l.MaxQPs > 0 {
-			d.limits[kindQP] = min(d.limits[kindQP], l.MaxQPs)
+			limits[kindQP] = min(limits[kindQP], l.MaxQPs)
 		}
 	}
-	c.Shards, c.FirstShard, c.OwnShards = d.slots, d.slot, len(links)
-}
-
-// countQPs returns how many queue pairs there are.
-func countQPs(d *Device) int {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.count[kindQP]
+	c.Shards, c.FirstShard, c.OwnShards = s.slots, s.slot, len(links)
+	return limits
 }
 
 // driverOf returns the driver of a device with these links, nil if it has none.
@@ -188,14 +184,6 @@ func driverOf(links []transport.Link) Driver {
 		}
 	}
 	return nil
-}
-
-// start starts the goroutines and timers of a device without a driver.
-func (d *Device) start() {
-	d.moderator.alarm.init(d.moderator.onAlarm)
-	for _, s := range d.shards {
-		s.start()
-	}
 }
 
 // random32 gives keys, QPNs and starting PSNs: a peer must not be able to
@@ -248,27 +236,12 @@ func (d *Device) Settle() {
 	}
 }
 
-// reserve counts one more object.
-func (d *Device) reserve(k kind) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.closed {
-		return ErrClosed
-	}
-	return d.count.add(k, d.limits, "device")
-}
-
-func (d *Device) unreserve(k kind) {
-	d.mu.Lock()
-	d.count[k]--
-	d.mu.Unlock()
-}
-
 // Close ends the device: every object made on it is closed, then the link. It
 // waits for its goroutines, also when another call does the work.
 func (d *Device) Close() error {
 	d.closeOnce.Do(d.Tasks(), func() {
 		d.unwatch()
+		d.stock.close()
 		d.mu.Lock()
 		d.closed = true
 		contexts := slices.Collect(maps.Keys(d.contexts))

@@ -58,11 +58,11 @@ const (
 // Random returns a number that a peer cannot guess, unless a Driver gives them.
 func (d *Device) Random() uint32 { return d.random() }
 
-// drive has the driver run the device.
-func (d *Device) drive(driver Driver) {
+// newDriven has the driver run the device.
+func newDriven(driver Driver, d *Device) *Driven {
 	s := d.shards[0]
 	s.driven = &Driven{driver: driver, shard: s}
-	d.driven, d.events.driven = s.driven, s.driven
+	d.events.driven = s.driven
 	d.pager.spawn = s.driven.later
 
 	// The driver sends, and no goroutine waits for that; it has the timer.
@@ -70,6 +70,7 @@ func (d *Device) drive(driver Driver) {
 	s.alarm.replaced()
 	d.moderator.alarm.replaced()
 	driver.Drive(s.driven)
+	return s.driven
 }
 
 // Pull fills out with packets of some classes. It may be called again when

@@ -245,8 +245,8 @@ func TestGroupErrors(t *testing.T) {
 	if err := closed.Attach(testGroup); !errors.Is(err, ErrClosed) {
 		t.Errorf("attach a closed queue pair: %v", err)
 	}
-	if g, _ := a.dev.Groups(); len(g) != 0 || len(of[0].now()) != 0 || a.dev.count[kindAttach] != 0 {
-		t.Errorf("left are %v, %v, %d", g, of[0].now(), a.dev.count[kindAttach])
+	if g, _ := a.dev.Groups(); len(g) != 0 || len(of[0].now()) != 0 || a.dev.stock.has(kindAttach) != 0 {
+		t.Errorf("left are %v, %v, %d", g, of[0].now(), a.dev.stock.has(kindAttach))
 	}
 	// A link that receives no multicast.
 	la, lb := fabric.Pair(testAddrA, testAddrB)
@@ -313,8 +313,8 @@ func TestGroupStorm(t *testing.T) {
 			for _, q := range qps {
 				b.must(q.Close())
 			}
-			if g, _ := b.dev.Groups(); len(g) != 0 || len(of[1].now()) != 0 || b.dev.count[kindAttach] != 0 {
-				t.Errorf("seed %d: left are %v, %v, %d", seed, g, of[1].now(), b.dev.count[kindAttach])
+			if g, _ := b.dev.Groups(); len(g) != 0 || len(of[1].now()) != 0 || b.dev.stock.has(kindAttach) != 0 {
+				t.Errorf("seed %d: left are %v, %v, %d", seed, g, of[1].now(), b.dev.stock.has(kindAttach))
 			}
 			if r := b.dev.groupRoutes.Load(); r != nil && len(*r) != 0 {
 				t.Errorf("seed %d: routes %v", seed, *r)

@@ -4,10 +4,16 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+
+	"github.com/gosoftroce/rocev2/transport"
 )
 
-// ownAddr is the address of a device, which says what peers it can have.
-type ownAddr struct{ netip.Addr }
+// ownAddr is the address of a device and the link there, which say what peers
+// it can have, and by what ways.
+type ownAddr struct {
+	netip.Addr
+	link transport.Link
+}
 
 // checkPeer checks the address of a host.
 func (o ownAddr) checkPeer(peer netip.Addr) error {

@@ -253,7 +253,7 @@ func (q *QP) checkDevice(a *ib.Attr, mask ib.AttrMask) error {
 		}
 	}
 	if mask&ib.AttrPathMTU != 0 && a.PathMTU.Valid() {
-		if err := d.checkPathMTU(a.PathMTU, a.AV.DGID); err != nil {
+		if err := d.own.checkPathMTU(a.PathMTU, a.AV.DGID); err != nil {
 			return q.badValue(a, mask, ib.AttrPathMTU, err)
 		}
 	}

@@ -2,6 +2,7 @@ package hca
 
 import (
 	"fmt"
+	"sync"
 
 	"github.com/gosoftroce/rocev2/ib"
 )
@@ -66,7 +67,47 @@ var deviceLimits = objects{
 
 // MaxQPs returns how many queue pairs the device offers: a part of a port that
 // other processes share may have fewer than a whole one.
-func (d *Device) MaxQPs() int { return d.limits[kindQP] }
+func (d *Device) MaxQPs() int { return d.stock.limits[kindQP] }
+
+// stock counts the objects of a device.
+type stock struct {
+	limits objects // what the device offers
+
+	mu     sync.Mutex
+	count  objects
+	closed bool
+}
+
+// reserve counts one more object.
+func (s *stock) reserve(k kind) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return ErrClosed
+	}
+	return s.count.add(k, s.limits, "device")
+}
+
+// unreserve takes back what reserve has counted.
+func (s *stock) unreserve(k kind) {
+	s.mu.Lock()
+	s.count[k]--
+	s.mu.Unlock()
+}
+
+// has returns how many objects of a kind there are.
+func (s *stock) has(k kind) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.count[k]
+}
+
+// close has no more be counted.
+func (s *stock) close() {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+}
 
 // within returns the quota with what the device offers where it has no smaller
 // number. A negative number allows none.

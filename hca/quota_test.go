@@ -116,8 +116,8 @@ func TestLimitsOfADevice(t *testing.T) {
 	t.Parallel()
 	o := newTestOwner(t)
 	d := o.dev
-	for k := range d.limits {
-		d.limits[k] = 10
+	for k := range d.stock.limits {
+		d.stock.limits[k] = 10
 	}
 	var contexts []*Context
 	for range 2 {
@@ -141,8 +141,8 @@ func TestLimitsOfADevice(t *testing.T) {
 			total += len(made)
 		}
 		d.mu.Lock()
-		if d.count[k] != 10 || total+2*there[k] != 10 && k != kindCQ && k != kindPD {
-			t.Errorf("%d %s were made, %d are counted", total, kindNames[k], d.count[k])
+		if d.stock.count[k] != 10 || total+2*there[k] != 10 && k != kindCQ && k != kindPD {
+			t.Errorf("%d %s were made, %d are counted", total, kindNames[k], d.stock.count[k])
 		}
 		d.mu.Unlock()
 		for i, c := range contexts {
@@ -157,8 +157,8 @@ func TestLimitsOfADevice(t *testing.T) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.count != (objects{}) {
-		t.Errorf("with all contexts closed %v are counted", d.count)
+	if d.stock.count != (objects{}) {
+		t.Errorf("with all contexts closed %v are counted", d.stock.count)
 	}
 }
 
@@ -218,8 +218,8 @@ func TestQuotaBesideClose(t *testing.T) {
 		})
 		wg.Wait()
 		d.mu.Lock()
-		if d.count != (objects{}) || c.count != (objects{}) {
-			t.Errorf("%v are counted, %v in the context", d.count, c.count)
+		if d.stock.count != (objects{}) || c.count != (objects{}) {
+			t.Errorf("%v are counted, %v in the context", d.stock.count, c.count)
 		}
 		d.mu.Unlock()
 	}

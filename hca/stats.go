@@ -38,9 +38,7 @@ func (d *Device) Stats() Stats {
 		st.LoopBytes += c.LoopBytes
 		s.unlock()
 	}
-	d.mu.Lock()
-	st.QPs, st.MRs = d.count[kindQP], d.count[kindMR]
-	d.mu.Unlock()
+	st.QPs, st.MRs = d.stock.has(kindQP), d.stock.has(kindMR)
 	st.Events = d.events.lost()
 	return st
 }

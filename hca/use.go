@@ -36,15 +36,16 @@ func (u *use) connect(av *ib.AddressVector) {
 	}
 }
 
-// useOf returns what the device has been used for up to now.
-func useOf(d *Device) transport.Use {
-	out := transport.Use{QPs: countQPs(d)}
-	for _, s := range d.shards {
+// report returns what a device has been used for up to now: it has a number of
+// queue pairs, and these parts.
+func (u *use) report(qps int, parts []*locked) transport.Use {
+	out := transport.Use{QPs: qps}
+	for _, s := range parts {
 		st := s.link.Stats()
 		out.Link.Add(&st)
 	}
-	d.use.mu.Lock()
-	defer d.use.mu.Unlock()
-	out.Made, out.Peers = d.use.made, slices.Clone(d.use.peers)
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	out.Made, out.Peers = u.made, slices.Clone(u.peers)
 	return out
 }

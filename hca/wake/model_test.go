@@ -224,8 +224,8 @@ func (m *model) stepOwner(i int, p *program) bool {
 	return true
 }
 
-// stepReceiver moves the receiver at the time now, and reports whether it could.
-// With time passing it need not be woken from standing by.
+// stepReceiver moves the receiver at the time now. It reports whether it could.
+// With time passing it need not be woken when it stands by.
 func (m *model) stepReceiver(now clock.Time, passing bool) bool {
 	switch m.receiver {
 	case takes:
