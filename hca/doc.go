@@ -4,12 +4,12 @@
 // system calls, contexts with quotas, completion queues and channels.
 //
 // A device has one or more shards, each an engine, a link and a lock. A
-// datagram's way in: the receiver (a program that polls or waits, or the
-// shard's own goroutine while none does, see receiver.go) takes a batch from
-// the link, locks the shard once, has the engine handle the packets, and
-// unlocks. The way out: the goroutine that has made work (a program that
-// posted, the receiver, a timer) has the engine fill one batch and sends it
-// without the lock.
+// datagram's way in: a program that polls or waits, or the shard's own
+// goroutine while none does (package wake), takes a batch from the link, locks
+// the shard once, has the engine handle the packets, and unlocks. The way out:
+// the goroutine that has made work (a program that posted, the receiver, a
+// timer) has the engine fill one batch and sends it without the lock. The head
+// of shard.go has the way of a message in steps.
 //
 //	link.Recv → [shard lock] engine.Receive ──┐
 //	PostSend  → [shard lock] engine.PostSend ─┤
@@ -20,13 +20,16 @@
 // engine gave them. So there is one receiver and one transmitter per shard at
 // any time.
 //
-// No system call is made under a shard's lock: what must be woken or armed is
-// noted, and done when the lock is given up (shard.unlock). No page of memory
-// is waited for under it either: pager.go fetches what is not there. And no two
+// A shard's lock is not held while the link sends, receives or sleeps, nor when
+// a timer is armed or a sleep in a link is ended: that is noted, and done when
+// the lock is given up (locked.release). Under it a goroutine that sleeps
+// beside the owner may be made ready (the runtime may then wake a thread), and
+// a link may ask for a place and copy a payload there (place.go). No page of
+// memory is waited for under it: pager.go fetches what is not there. And no two
 // shards are locked at once: packets for another one are queued there
 // (forward.go).
 //
-// Lock order: a shard's rxMu, its mu, XRC domain, shared receive queue,
+// Lock order: a shard's intake.mu, its mu, XRC domain, shared receive queue,
 // completion queue, completion channel. The locks of the event queue, the
 // pager, the moderator and a shard's forwarded packets are taken inside of any.
 // That of the multicast groups is taken outside of a shard's. The device lock

@@ -1,5 +1,28 @@
 package hca
 
+// The way of a message, from the post to the completion. Each
+// step names its functions and their file.
+//
+//  1. QP.PostSend (qp.go) locks the shard; the engine takes the work request.
+//  2. QP.flush, sender.flushFor (transmit.go): acknowledgements that wait go
+//     along, or wait on.
+//  3. sender.pump, sendBatches: the engine fills a batch.
+//  4. sender.send unlocks the shard (locked.release, lock.go: the timer is
+//     armed, what is to be woken is woken), has the link send, and locks again.
+//  5. A program that polls comes by CQ.PollProgress (cq.go) and
+//     intake.progress; one that waits by parker.parkAsOwner (park.go); without
+//     either the receiver comes (receiver.go). Package wake decides which.
+//  6. intake.receiveAs, recv (receive.go): one batch is taken from the link.
+//  7. intake.handle, with the shard locked: the engine handles the packets, and
+//     CQ.Complete (cq.go) gets the completions.
+//  8. sender.flushFor: the acknowledgement is sent as from step 2 on, or is
+//     left for the program's next call.
+//  9. locked.unlock: a program that sleeps is woken, handlers are called.
+// 10. CQ.Poll takes the completion.
+//
+// Steps 5 to 8 are the peer's for the packet, and then this side's for its
+// acknowledgement.
+
 import (
 	"sync"
 
