@@ -17,15 +17,15 @@ func TestAnswerToAnotherQuestion(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, pairConfig{})
 	_, c := p.connect()
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.core.mu.Lock()
+	defer c.core.mu.Unlock()
 	call := &dirCall{op: dirLookup}
 	call.left = 1
-	c.calls = &dirCalls{open: map[uint16]*dirCall{7: call}}
+	c.core.calls = &dirCalls{open: map[uint16]*dirCall{7: call}}
 	reply := dirReply{op: dirList, tag: 7}
-	b := must1[*buffer](t)(c.hub.take())
-	defer c.hub.put(b)
-	if err := c.answered(b, copy(b.bytes(), reply.encode(dirReplyMax))); !errors.Is(err, ErrProtocol) {
+	b := must1[*buffer](t)(c.core.hub.take())
+	defer c.core.hub.put(b)
+	if err := c.core.answered(b, copy(b.bytes(), reply.encode(dirReplyMax))); !errors.Is(err, ErrProtocol) {
 		t.Errorf("error %v", err)
 	}
 }
@@ -70,9 +70,9 @@ func TestReceivesComeBack(t *testing.T) {
 	if extraOf(p.b) == before {
 		t.Fatal("the connection was not busy")
 	}
-	b.mu.Lock()
-	b.in.shrinkTo(baseWindow)
-	b.mu.Unlock()
+	b.core.mu.Lock()
+	b.core.in.shrinkTo(baseWindow)
+	b.core.mu.Unlock()
 	must(t, b.Close())
 	m.Release()
 	if after := extraOf(p.b); after != before {

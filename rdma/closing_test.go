@@ -116,12 +116,12 @@ func TestMemoryOfACallUnderWay(t *testing.T) {
 		go func() { read <- a.Read(t.Context(), mr.RemoteAt(0), make([]byte, 64)) }()
 		synctest.Wait()
 		p.a.close()
-		a.hub.unhold() // as if the connection were released
+		a.core.hub.unhold() // as if the connection were released
 		if !mapped(p.a) {
 			t.Error("the memory is gone that the call copies from")
 		}
-		a.hub.hold()
-		go a.link.Close()
+		a.core.hub.hold()
+		go a.core.link.Close()
 		if err := <-read; !errors.Is(err, net.ErrClosed) {
 			t.Error(err)
 		}

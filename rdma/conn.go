@@ -13,7 +13,7 @@ import (
 
 // Conn is a connection to a peer. Its methods may be called from any goroutine.
 type Conn struct {
-	core
+	core     core
 	private  []byte
 	exporter bool // the peer exports memory
 	saidEnd  bool // the peer was told that no more bytes of a Stream follow
@@ -31,7 +31,7 @@ func newNumbered(h *hub, number verbs.QPN) (*Conn, error) {
 		return nil, err
 	}
 	c := &Conn{}
-	c.init(h, qp, cq)
+	c.core.init(h, qp, cq)
 	if err = qp.Init(); err == nil {
 		err = h.add(&c.core)
 	}
@@ -44,8 +44,8 @@ func newNumbered(h *hub, number verbs.QPN) (*Conn, error) {
 
 // discard frees a connection that was not made.
 func (c *Conn) discard() {
-	c.end(errClosed)
-	c.release()
+	c.core.end(errClosed)
+	c.core.release()
 }
 
 // link is what has connected the queue pair, and will end it.
@@ -118,14 +118,14 @@ func (b Buffer) Discard() {
 }
 
 // LocalAddr returns the local address.
-func (c *Conn) LocalAddr() net.Addr { return c.link.LocalAddr() }
+func (c *Conn) LocalAddr() net.Addr { return c.core.link.LocalAddr() }
 
 // RemoteAddr returns the address of the peer.
-func (c *Conn) RemoteAddr() net.Addr { return c.link.RemoteAddr() }
+func (c *Conn) RemoteAddr() net.Addr { return c.core.link.RemoteAddr() }
 
 // QPN returns the number of the connection's queue pair, by which
 // verbs.Device.QP finds what it does.
-func (c *Conn) QPN() verbs.QPN { return c.qp.QPN() }
+func (c *Conn) QPN() verbs.QPN { return c.core.qp.QPN() }
 
 // PrivateData returns what the peer has given its connection on the way: the
 // listener what Dialer.PrivateData had, the dialer what Request.Accept had.
@@ -134,31 +134,31 @@ func (c *Conn) PrivateData() []byte { return c.private }
 
 // Foreign reports whether the peer does not speak the protocol of this package:
 // it gets and sends plain messages, without credits, and has no directory.
-func (c *Conn) Foreign() bool { return c.foreign }
+func (c *Conn) Foreign() bool { return c.core.foreign }
 
 // MaxMessage returns the longest message that Send takes, in bytes.
-func (c *Conn) MaxMessage() int { return c.maxSend }
+func (c *Conn) MaxMessage() int { return c.core.maxSend }
 
 // Done returns a channel that is closed when the connection is over, because of
 // Close, of the peer, or because the peer does not answer any more.
 func (c *Conn) Done() <-chan struct{} {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.done == nil {
-		c.done = make(chan struct{})
-		if c.err != nil {
-			close(c.done)
+	c.core.mu.Lock()
+	defer c.core.mu.Unlock()
+	if c.core.done == nil {
+		c.core.done = make(chan struct{})
+		if c.core.err != nil {
+			close(c.core.done)
 		}
 	}
-	return c.done
+	return c.core.done
 }
 
 // Err returns nil while the connection is usable, and then why it is over:
 // ErrPeerClosed, ErrPeerGone, net.ErrClosed …
 func (c *Conn) Err() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.err
+	c.core.mu.Lock()
+	defer c.core.mu.Unlock()
+	return c.core.err
 }
 
 // Send sends a message, which the peer's Recv returns. p is the caller's again
@@ -166,23 +166,23 @@ func (c *Conn) Err() error {
 // waits while the peer does not read, as long as ctx allows. If it returns an
 // error the message was not sent, or the connection is over.
 func (c *Conn) Send(ctx context.Context, p []byte) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(p) > c.maxSend {
+	c.core.mu.Lock()
+	defer c.core.mu.Unlock()
+	if len(p) > c.core.maxSend {
 		return c.failed("send", c.tooLong(len(p)))
 	}
-	return c.failed("send", c.out.send(ctx, kindMessage, p))
+	return c.failed("send", c.core.out.send(ctx, kindMessage, p))
 }
 
 // Buffer returns memory for a message to be sent, for SendBuffer or Discard. It
 // waits while there are many messages under way, as long as ctx allows.
 func (c *Conn) Buffer(ctx context.Context) (Buffer, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if err := c.out.turn(ctx, wantRoom); err != nil {
+	c.core.mu.Lock()
+	defer c.core.mu.Unlock()
+	if err := c.core.out.turn(ctx, wantRoom); err != nil {
 		return Buffer{}, c.failed("send", err)
 	}
-	b, err := c.hub.take()
+	b, err := c.core.hub.take()
 	if err != nil {
 		return Buffer{}, c.failed("send", err)
 	}
@@ -193,37 +193,37 @@ func (c *Conn) Buffer(ctx context.Context) (Buffer, error) {
 // them. The buffer is not the caller's any more, whatever the error. It wraps
 // ErrGivenBack for a buffer that was sent or discarded before.
 func (c *Conn) SendBuffer(ctx context.Context, b Buffer, n int) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.core.mu.Lock()
+	defer c.core.mu.Unlock()
 	buf := b.loan.end()
 	if buf == nil {
 		return c.failed("send", ErrGivenBack)
 	}
 	defer buf.hub.unhold()
-	err := c.out.turn(ctx, wantRoom)
+	err := c.core.out.turn(ctx, wantRoom)
 	switch {
-	case n > c.maxSend:
+	case n > c.core.maxSend:
 		err = c.tooLong(n)
 	case n > len(b.data):
 		err = fmt.Errorf("%w: %d bytes, the buffer has %d", ErrTooLong, n, len(b.data))
 	case n < 0:
-		err = &verbs.RangeError{What: "length of the message", Got: n, Max: min(c.maxSend, len(b.data))}
-	case buf.hub != c.hub:
+		err = &verbs.RangeError{What: "length of the message", Got: n, Max: min(c.core.maxSend, len(b.data))}
+	case buf.hub != c.core.hub:
 		err = verbs.ErrOtherDevice
 	}
 	if err != nil {
 		buf.hub.put(buf)
 		return c.failed("send", err)
 	}
-	return c.failed("send", c.out.sendBuffer(kindMessage, buf, n))
+	return c.failed("send", c.core.out.sendBuffer(kindMessage, buf, n))
 }
 
 // Flush sends what is held back and waits until the peer's device has all that
 // was sent or written.
 func (c *Conn) Flush(ctx context.Context) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.failed("flush", c.wait(ctx, wantIdle, nil))
+	c.core.mu.Lock()
+	defer c.core.mu.Unlock()
+	return c.failed("flush", c.core.wait(ctx, wantIdle, nil))
 }
 
 // Recv waits for a message, copies it to p, and returns its length. One that is
@@ -231,8 +231,8 @@ func (c *Conn) Flush(ctx context.Context) error {
 // the peer has closed the connection, and all its messages are read, the error
 // is io.EOF.
 func (c *Conn) Recv(ctx context.Context, p []byte) (int, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.core.mu.Lock()
+	defer c.core.mu.Unlock()
 	a, m, err := c.await(ctx)
 	if err != nil {
 		return 0, err
@@ -241,15 +241,15 @@ func (c *Conn) Recv(ctx context.Context, p []byte) (int, error) {
 		return 0, c.failed("recv", fmt.Errorf("%w: the message has %d bytes, the buffer %d", ErrShortBuffer, len(m), len(p)))
 	}
 	n := copy(p, m)
-	c.in.advance(a, m)
+	c.core.in.advance(a, m)
 	return n, nil
 }
 
 // RecvMsg is Recv without a copy: the message lies in memory of the connection,
 // until Release.
 func (c *Conn) RecvMsg(ctx context.Context) (Message, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.core.mu.Lock()
+	defer c.core.mu.Unlock()
 	a, m, err := c.await(ctx)
 	if err != nil {
 		return Message{}, err
@@ -257,21 +257,21 @@ func (c *Conn) RecvMsg(ctx context.Context) (Message, error) {
 	b := a.buf
 	b.conn = &c.core
 	b.refs.Add(1)
-	c.in.advance(a, m)
+	c.core.in.advance(a, m)
 	return Message{m, lend(b)}, nil
 }
 
 // await waits for the message that is next.
 func (c *Conn) await(ctx context.Context) (*arrival, []byte, error) {
 	for {
-		a, m, err := c.in.next()
+		a, m, err := c.core.in.next()
 		if a != nil || err != nil {
 			return a, m, c.failed("recv", err)
 		}
-		if c.in.ended {
+		if c.core.in.ended {
 			return nil, nil, io.EOF
 		}
-		if err := c.wait(ctx, wantMessage, nil); err != nil {
+		if err := c.core.wait(ctx, wantMessage, nil); err != nil {
 			if errors.Is(err, ErrPeerClosed) {
 				return nil, nil, io.EOF
 			}
@@ -283,26 +283,26 @@ func (c *Conn) await(ctx context.Context) (*arrival, []byte, error) {
 // Write writes p to memory of the peer. When it returns, the peer has the data.
 // If the context ends in the middle some of it may be written.
 func (c *Conn) Write(ctx context.Context, to verbs.RemoteAddr, p []byte) error {
-	return c.failed("write", c.transfer(ctx, verbs.OpWrite, to, p))
+	return c.failed("write", c.core.transfer(ctx, verbs.OpWrite, to, p))
 }
 
 // Read reads memory of the peer into p. If the context ends in the middle p may
 // have some of it.
 func (c *Conn) Read(ctx context.Context, from verbs.RemoteAddr, p []byte) error {
-	return c.failed("read", c.transfer(ctx, verbs.OpRead, from, p))
+	return c.failed("read", c.core.transfer(ctx, verbs.OpRead, from, p))
 }
 
 // CompareSwap sets 8 bytes of the peer to swap if they are compare, in one
 // step, and returns what they were.
 func (c *Conn) CompareSwap(ctx context.Context, at verbs.RemoteAddr, compare, swap uint64) (uint64, error) {
-	old, err := c.atomic(ctx, &verbs.SendWR{Opcode: verbs.OpCompareSwap, Remote: at, CompareAdd: compare, Swap: swap})
+	old, err := c.core.atomic(ctx, &verbs.SendWR{Opcode: verbs.OpCompareSwap, Remote: at, CompareAdd: compare, Swap: swap})
 	return old, c.failed("compare and swap", err)
 }
 
 // FetchAdd adds to 8 bytes of the peer, in one step, and returns what they
 // were.
 func (c *Conn) FetchAdd(ctx context.Context, at verbs.RemoteAddr, add uint64) (uint64, error) {
-	old, err := c.atomic(ctx, &verbs.SendWR{Opcode: verbs.OpFetchAdd, Remote: at, CompareAdd: add})
+	old, err := c.core.atomic(ctx, &verbs.SendWR{Opcode: verbs.OpFetchAdd, Remote: at, CompareAdd: add})
 	return old, c.failed("fetch and add", err)
 }
 
@@ -310,7 +310,7 @@ func (c *Conn) FetchAdd(ctx context.Context, at verbs.RemoteAddr, add uint64) (u
 // remote rights, for the peer, which is told MR.Remote in a message. All peers
 // of a listener may use the key.
 func (c *Conn) Register(buf []byte, access verbs.Access, opts ...verbs.RegOption) (*verbs.MR, error) {
-	return c.hub.pd.RegisterMemory(buf, access, opts...)
+	return c.core.hub.pd.RegisterMemory(buf, access, opts...)
 }
 
 // lingering is how long Close waits until the peer has what was sent.
@@ -321,21 +321,21 @@ const lingering = 2 * time.Second
 // under way return net.ErrClosed. Further calls of Close wait for the first
 // one, and return what it returns.
 func (c *Conn) Close() error {
-	c.mu.Lock()
-	if over := c.closed; over != nil {
-		c.mu.Unlock()
+	c.core.mu.Lock()
+	if over := c.core.closed; over != nil {
+		c.core.mu.Unlock()
 		<-over
 		return c.closeErr
 	}
-	c.closed = make(chan struct{})
-	defer close(c.closed)
+	c.core.closed = make(chan struct{})
+	defer close(c.core.closed)
 	ctx, cancel := context.WithTimeout(context.Background(), lingering)
 	defer cancel()
-	c.wait(ctx, wantIdle, nil)
-	c.mu.Unlock()
-	c.closeErr = c.link.Close()
-	c.end(errClosed)
-	c.release()
+	c.core.wait(ctx, wantIdle, nil)
+	c.core.mu.Unlock()
+	c.closeErr = c.core.link.Close()
+	c.core.end(errClosed)
+	c.core.release()
 	if c.onClose != nil {
 		c.onClose()
 	}
@@ -344,15 +344,15 @@ func (c *Conn) Close() error {
 
 // tooLong is the error of a message of n bytes.
 func (c *Conn) tooLong(n int) error {
-	if c.foreign { // it has not said what it takes
-		return fmt.Errorf("%w: %d bytes, MessageSize is %d", ErrTooLong, n, c.maxSend)
+	if c.core.foreign { // it has not said what it takes
+		return fmt.Errorf("%w: %d bytes, MessageSize is %d", ErrTooLong, n, c.core.maxSend)
 	}
-	return fmt.Errorf("%w: %d bytes, the peer takes %d", ErrTooLong, n, c.maxSend)
+	return fmt.Errorf("%w: %d bytes, the peer takes %d", ErrTooLong, n, c.core.maxSend)
 }
 
 func (c *Conn) failed(op string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return &OpError{Op: op, Remote: c.link.RemoteAddr(), Err: err}
+	return &OpError{Op: op, Remote: c.core.link.RemoteAddr(), Err: err}
 }

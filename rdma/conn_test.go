@@ -63,7 +63,7 @@ func TestMessagesOfEveryLength(t *testing.T) {
 			}
 			must(t, <-errs)
 			must(t, a.Flush(ctx))
-			if n := a.qp.Stats().RNRReceived; n > 0 && !cfg.foreign {
+			if n := a.core.qp.Stats().RNRReceived; n > 0 && !cfg.foreign {
 				t.Errorf("the sender met %d RNR NAKs in spite of credits", n)
 			}
 		})
@@ -336,16 +336,16 @@ func TestMessageBeforeTheAnswerIsRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(t, pairConfig{foreign: true})
 		a, b := must1[*Conn](t)(newConn(p.a)), must1[*Conn](t)(newConn(p.b))
-		a.link, b.link = &wire{c: a, peer: &b}, &wire{c: b, peer: &a}
+		a.core.link, b.core.link = &wire{c: a, peer: &b}, &wire{c: b, peer: &a}
 		defer a.Close()
 		defer b.Close()
-		must(t, b.in.listen(baseWindow+spare))
-		verbstest.Connect(t, a.qp, b.qp)
-		a.greeted(hello{}, false)
+		must(t, b.core.in.listen(baseWindow+spare))
+		verbstest.Connect(t, a.core.qp, b.core.qp)
+		a.core.greeted(hello{}, false)
 		op := a.Go(verbs.SendWR{Opcode: verbs.OpSend, Solicited: true, Inline: []byte("early")})
 		must(t, op.Wait(t.Context()))
 		synctest.Wait()
-		b.greeted(hello{}, false)
+		b.core.greeted(hello{}, false)
 		var buf [10]byte
 		if n, err := b.Recv(t.Context(), buf[:]); err != nil || string(buf[:n]) != "early" {
 			t.Errorf("%q (%v)", buf[:n], err)

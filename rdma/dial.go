@@ -104,7 +104,7 @@ func (d *Dialer) connect(ctx context.Context, h *hub, remote netip.AddrPort) (*C
 	if err != nil {
 		return nil, err
 	}
-	if err = c.in.listen(baseWindow + spare); err != nil {
+	if err = c.core.in.listen(baseWindow + spare); err != nil {
 		c.discard()
 		return nil, err
 	}
@@ -113,12 +113,12 @@ func (d *Dialer) connect(ctx context.Context, h *hub, remote netip.AddrPort) (*C
 		me := hello{credits: baseWindow, size: uint32(h.size), user: private}
 		private = me.encode()
 	}
-	conn, err := cm.Dial(ctx, c.qp, remote, cm.DialConfig{PrivateData: private})
+	conn, err := cm.Dial(ctx, c.core.qp, remote, cm.DialConfig{PrivateData: private})
 	if err != nil {
 		c.discard()
 		return nil, err
 	}
-	c.setLink(cmLink{conn})
+	c.core.setLink(cmLink{conn})
 	var peer hello
 	native := false
 	if d.Foreign {
@@ -126,10 +126,10 @@ func (d *Dialer) connect(ctx context.Context, h *hub, remote netip.AddrPort) (*C
 	} else {
 		peer, native, err = parseHello(conn.PrivateData())
 	}
-	c.greeted(peer, native)
+	c.core.greeted(peer, native)
 	c.private, c.exporter = slices.Clone(peer.user), peer.regions
 	if err == nil && !native {
-		err = c.in.listen(foreignDepth - baseWindow - spare)
+		err = c.core.in.listen(foreignDepth - baseWindow - spare)
 	}
 	if err != nil {
 		c.Close()

@@ -32,16 +32,16 @@ func TestMemoryOfIdleConnections(t *testing.T) { // not parallel: it measures th
 			t.Errorf("an idle connection takes %d bytes, more than %d", each, most)
 		}
 		idle := func(c *Conn) bool {
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			c.poll()
-			return c.ready(wantIdle, nil)
+			c.core.mu.Lock()
+			defer c.core.mu.Unlock()
+			c.core.poll()
+			return c.core.ready(wantIdle, nil)
 		}
 		// One after the other: what all have under way at once the
 		// devices keep, and it is more on a busy machine.
 		for range 2 { // the first finds that it was used
 			for _, c := range conns {
-				for c.look(); !idle(c); {
+				for c.core.look(); !idle(c); {
 					time.Sleep(time.Microsecond)
 				}
 			}

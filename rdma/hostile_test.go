@@ -17,9 +17,9 @@ import (
 // raw sends a SEND past all rules.
 func raw(t *testing.T, c *Conn, op verbs.Opcode, imm uint32, p []byte) {
 	t.Helper()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if err := c.out.post(&verbs.SendWR{Opcode: op, Imm: imm, Inline: p, Signaled: true}, slot{}); err != nil {
+	c.core.mu.Lock()
+	defer c.core.mu.Unlock()
+	if err := c.core.out.post(&verbs.SendWR{Opcode: op, Imm: imm, Inline: p, Signaled: true}, slot{}); err != nil {
 		t.Error(err)
 	}
 }
@@ -91,9 +91,9 @@ func TestOversizedMessage(t *testing.T) {
 	p := newPair(t, pairConfig{tune: tuning{size: 1024}})
 	a, b := p.connect()
 	big := must1[*verbs.MR](t)(a.Register(make([]byte, 4096), 0))
-	a.mu.Lock()
-	must(t, a.out.post(&verbs.SendWR{Opcode: verbs.OpSendImm, SGList: []verbs.SGE{big.All()}, Signaled: true}, slot{}))
-	a.mu.Unlock()
+	a.core.mu.Lock()
+	must(t, a.core.out.post(&verbs.SendWR{Opcode: verbs.OpSendImm, SGList: []verbs.SGE{big.All()}, Signaled: true}, slot{}))
+	a.core.mu.Unlock()
 	if _, err := b.RecvMsg(testContext(t)); !errors.Is(err, ErrProtocol) {
 		t.Errorf("error %v", err)
 	}
@@ -123,9 +123,9 @@ func TestDirectoryFlood(t *testing.T) {
 	for range askers {
 		must(t, <-errs)
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if n := len(b.in.requests); n > baseWindow {
+	b.core.mu.Lock()
+	defer b.core.mu.Unlock()
+	if n := len(b.core.in.requests); n > baseWindow {
 		t.Errorf("%d requests are kept", n)
 	}
 }
@@ -181,7 +181,7 @@ func TestSilentPeer(t *testing.T) {
 		if a.Err() != nil || b.Err() != nil {
 			t.Fatalf("idle connections end: %v, %v", a.Err(), b.Err())
 		}
-		if n := a.qp.Stats().SendDone; n < 3 {
+		if n := a.core.qp.Stats().SendDone; n < 3 {
 			t.Errorf("%d keepalives in ten times their time", n)
 		}
 		must(t, a.Write(t.Context(), verbs.RemoteAddr{}, nil)) // which the peer acknowledges
@@ -239,11 +239,11 @@ func TestContextInTheMiddle(t *testing.T) {
 		if err := a.Read(ctx, mr.RemoteAt(0), buf); !errors.Is(err, ErrTransfer) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("a long read without a peer: %v", err)
 		}
-		a.mu.Lock()
-		if a.out.outstanding() != 0 {
+		a.core.mu.Lock()
+		if a.core.out.outstanding() != 0 {
 			t.Error("requests are outstanding when the call has returned")
 		}
-		a.mu.Unlock()
+		a.core.mu.Unlock()
 		p.ports[1].Plug()
 	})
 }

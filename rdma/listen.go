@@ -421,10 +421,10 @@ func (r *Request) connect(ctx context.Context, private []byte) (*Conn, error) {
 		r.req.RejectReason(cm.ReasonNoResources, nil)
 		return nil, err
 	}
-	c.client = client(r.RemoteAddr())
+	c.core.client = client(r.RemoteAddr())
 	c.private = slices.Clone(r.hello.user)
-	c.greeted(r.hello, r.native)
-	if err := c.in.listen(c.in.firstReceives()); err != nil {
+	c.core.greeted(r.hello, r.native)
+	if err := c.core.in.listen(c.core.in.firstReceives()); err != nil {
 		c.discard()
 		r.req.RejectReason(cm.ReasonNoResources, nil)
 		return nil, err
@@ -432,12 +432,12 @@ func (r *Request) connect(ctx context.Context, private []byte) (*Conn, error) {
 	if r.native {
 		private = l.hello(private)
 	}
-	conn, err := r.req.Accept(ctx, c.qp, cm.AcceptConfig{PrivateData: private})
+	conn, err := r.req.Accept(ctx, c.core.qp, cm.AcceptConfig{PrivateData: private})
 	if err != nil {
 		c.discard()
 		return nil, err
 	}
-	c.setLink(cmLink{conn})
+	c.core.setLink(cmLink{conn})
 	return c, nil
 }
 

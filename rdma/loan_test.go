@@ -95,7 +95,7 @@ func TestMessageReleasedTwice(t *testing.T) {
 	Message{}.Release()
 	must(t, a.Close())
 	must(t, b.Close())
-	for _, h := range []*hub{a.hub, b.hub} {
+	for _, h := range []*hub{a.core.hub, b.core.hub} {
 		if n := h.holds.Load(); n != 0 {
 			t.Errorf("%d holds of the memory are left", n)
 		}
@@ -110,13 +110,13 @@ func TestErrorsSaySizes(t *testing.T) {
 	t.Parallel()
 	a, b := newPair(t, pairConfig{}).connect()
 	ctx := testContext(t)
-	a.maxSend = 287
+	a.core.maxSend = 287
 	buf := must1[Buffer](t)(a.Buffer(ctx))
 	sent := a.SendBuffer(ctx, buf, 512)
-	a.maxSend = 1 << 20
+	a.core.maxSend = 1 << 20
 	buf = must1[Buffer](t)(a.Buffer(ctx))
 	beyond := a.SendBuffer(ctx, buf, 20000)
-	a.maxSend = 287
+	a.core.maxSend = 287
 	must(t, a.Send(ctx, []byte("hello")))
 	_, short := b.Recv(ctx, make([]byte, 4))
 	for _, c := range []struct {

@@ -22,21 +22,21 @@ type Op struct {
 // foreign, requests that take one of its receives are refused.
 func (c *Conn) Go(wr verbs.SendWR) *Op {
 	op := &Op{c: c}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if op.p.err = c.out.turn(context.Background(), wantSlot); op.p.err != nil {
+	c.core.mu.Lock()
+	defer c.core.mu.Unlock()
+	if op.p.err = c.core.out.turn(context.Background(), wantSlot); op.p.err != nil {
 		return op
 	}
 	switch wr.Opcode {
 	case verbs.OpSend, verbs.OpSendImm, verbs.OpSendInv, verbs.OpWriteImm:
-		if !c.foreign {
+		if !c.core.foreign {
 			op.p.err = errTakesReceive
 			return op
 		}
 	}
 	wr.Signaled = true
 	op.p.left = 1
-	if err := c.out.post(&wr, slot{ref: &op.p}); err != nil {
+	if err := c.core.out.post(&wr, slot{ref: &op.p}); err != nil {
 		op.p.left, op.p.err = 0, err
 	}
 	return op
@@ -47,17 +47,17 @@ var errTakesReceive = errors.New("messages go by Send: the request would take a 
 // Done returns a channel that is closed when the request is over.
 func (op *Op) Done() <-chan struct{} {
 	c := op.c
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.core.mu.Lock()
+	defer c.core.mu.Unlock()
 	if op.p.ch == nil {
 		op.p.ch = make(chan struct{})
 		if op.p.left == 0 {
 			close(op.p.ch)
 			return op.p.ch
 		}
-		c.out.watched++
-		if !c.leading && !c.armed {
-			c.arm()
+		c.core.out.watched++
+		if !c.core.leading && !c.core.armed {
+			c.core.arm()
 		}
 	}
 	return op.p.ch
@@ -67,33 +67,33 @@ func (op *Op) Done() <-chan struct{} {
 // error. The error of ctx means that the request goes on.
 func (op *Op) Wait(ctx context.Context) error {
 	c := op.c
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if err := c.wait(ctx, wantDone, &op.p); err != nil && op.p.left > 0 {
+	c.core.mu.Lock()
+	defer c.core.mu.Unlock()
+	if err := c.core.wait(ctx, wantDone, &op.p); err != nil && op.p.left > 0 {
 		return c.failed("wait", err)
 	}
-	return c.failed("request", c.out.verdict(&op.p))
+	return c.failed("request", c.core.out.verdict(&op.p))
 }
 
 // Err returns the error of a request that is over, and nil before.
 func (op *Op) Err() error {
 	c := op.c
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.core.mu.Lock()
+	defer c.core.mu.Unlock()
 	if op.p.left > 0 {
 		return nil
 	}
-	return c.failed("request", c.out.verdict(&op.p))
+	return c.failed("request", c.core.out.verdict(&op.p))
 }
 
 // quiesce waits until operations on memory of the connection are over. As in
 // settle, one that does not end ends the connection.
 func (c *Conn) quiesce(ops []*Op) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.core.mu.Lock()
+	defer c.core.mu.Unlock()
 	for _, op := range ops {
 		if op != nil && op.p.left > 0 {
-			c.out.settle(ended, &op.p)
+			c.core.out.settle(ended, &op.p)
 		}
 	}
 }

@@ -20,8 +20,10 @@ type wire struct {
 	why  atomic.Pointer[error]
 }
 
-func (w *wire) LocalAddr() net.Addr  { return &net.UDPAddr{IP: w.c.hub.dev.Addr().AsSlice()} }
-func (w *wire) RemoteAddr() net.Addr { return &net.UDPAddr{IP: (*w.peer).hub.dev.Addr().AsSlice()} }
+func (w *wire) LocalAddr() net.Addr { return &net.UDPAddr{IP: w.c.core.hub.dev.Addr().AsSlice()} }
+func (w *wire) RemoteAddr() net.Addr {
+	return &net.UDPAddr{IP: (*w.peer).core.hub.dev.Addr().AsSlice()}
+}
 func (w *wire) Err() error {
 	if p := w.why.Load(); p != nil {
 		return *p
@@ -33,14 +35,14 @@ func (w *wire) Close() error {
 	gone := errors.Is(w.c.Err(), ErrPeerGone)
 	w.end(errClosed)
 	if !gone { // else nothing reaches it
-		(*w.peer).link.(*wire).end(ErrPeerClosed)
+		(*w.peer).core.link.(*wire).end(ErrPeerClosed)
 	}
 	return nil
 }
 
 func (w *wire) end(err error) {
 	if w.why.CompareAndSwap(nil, &err) {
-		w.c.qp.Modify(&verbs.Attr{State: verbs.StateErr}, verbs.AttrState)
+		w.c.core.qp.Modify(&verbs.Attr{State: verbs.StateErr}, verbs.AttrState)
 	}
 }
 
@@ -92,16 +94,16 @@ func newPair(t testing.TB, cfg pairConfig) *pairOf {
 func (p *pairOf) connect() (a, b *Conn) {
 	p.t.Helper()
 	a, b = must1[*Conn](p.t)(newConn(p.a)), must1[*Conn](p.t)(newConn(p.b))
-	a.link, b.link = &wire{c: a, peer: &b}, &wire{c: b, peer: &a}
+	a.core.link, b.core.link = &wire{c: a, peer: &b}, &wire{c: b, peer: &a}
 	for _, s := range []struct {
 		c *Conn
 		h *hub
 	}{{a, p.a}, {b, p.b}} {
-		s.c.greeted(hello{credits: baseWindow, size: uint32(s.h.size)}, !p.cfg.foreign)
-		must(p.t, s.c.in.listen(s.c.in.firstReceives()))
+		s.c.core.greeted(hello{credits: baseWindow, size: uint32(s.h.size)}, !p.cfg.foreign)
+		must(p.t, s.c.core.in.listen(s.c.core.in.firstReceives()))
 	}
-	b.client = p.a.dev.Addr()
-	verbstest.Connect(p.t, a.qp, b.qp)
+	b.core.client = p.a.dev.Addr()
+	verbstest.Connect(p.t, a.core.qp, b.core.qp)
 	p.t.Cleanup(func() { a.Close(); b.Close() })
 	return a, b
 }

@@ -25,7 +25,7 @@ func (c *Conn) Region(ctx context.Context, name string) (*RemoteRegion, error) {
 	if err := checkName(name); err != nil {
 		return nil, r.failed("region", err)
 	}
-	reply, err := c.ask(ctx, dirLookup, name)
+	reply, err := c.core.ask(ctx, dirLookup, name)
 	if err == nil {
 		err = reply.status.err()
 	}
@@ -44,7 +44,7 @@ func (c *Conn) Regions(ctx context.Context) ([]*RemoteRegion, error) {
 	var all []*RemoteRegion
 	last := ""
 	for {
-		reply, err := c.ask(ctx, dirList, last)
+		reply, err := c.core.ask(ctx, dirList, last)
 		if err == nil {
 			err = reply.status.err()
 		}
@@ -120,7 +120,7 @@ func (r *RemoteRegion) at(off int64, n int, right uint8) (verbs.RemoteAddr, erro
 func (r *RemoteRegion) Read(ctx context.Context, p []byte, off int64) error {
 	at, err := r.at(off, len(p), rightRead)
 	if err == nil && len(p) > 0 {
-		err = r.c.transfer(ctx, verbs.OpRead, at, p)
+		err = r.c.core.transfer(ctx, verbs.OpRead, at, p)
 	}
 	return r.failed("read", err)
 }
@@ -129,7 +129,7 @@ func (r *RemoteRegion) Read(ctx context.Context, p []byte, off int64) error {
 func (r *RemoteRegion) Write(ctx context.Context, p []byte, off int64) error {
 	at, err := r.at(off, len(p), rightWrite)
 	if err == nil && len(p) > 0 {
-		err = r.c.transfer(ctx, verbs.OpWrite, at, p)
+		err = r.c.core.transfer(ctx, verbs.OpWrite, at, p)
 	}
 	return r.failed("write", err)
 }
@@ -221,7 +221,7 @@ func (r *RemoteRegion) CopyTo(ctx context.Context, w io.Writer, off, n int64, pr
 		return 0, r.failed("read", err)
 	}
 	// The memory is the call's: w may have it while the hub is closed.
-	chunks, err := r.c.hub.newSlab(chunkBytes * chunksAhead)
+	chunks, err := r.c.core.hub.newSlab(chunkBytes * chunksAhead)
 	if err != nil {
 		return 0, r.failed("read", err)
 	}
@@ -258,5 +258,5 @@ func (r *RemoteRegion) failed(op string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return &OpError{Op: op, Name: r.e.name, Remote: r.c.link.RemoteAddr(), Err: err}
+	return &OpError{Op: op, Name: r.e.name, Remote: r.c.core.link.RemoteAddr(), Err: err}
 }

@@ -23,21 +23,21 @@ func (s *Stream) Read(p []byte) (int, error) {
 		return 0, nil
 	}
 	c := s.c
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.core.mu.Lock()
+	defer c.core.mu.Unlock()
 	for {
 		a, m, err := c.await(context.Background())
-		if err == io.EOF && !c.in.ended && !c.foreign {
+		if err == io.EOF && !c.core.in.ended && !c.core.foreign {
 			err = c.failed("read", io.ErrUnexpectedEOF)
 		}
 		if err != nil {
 			return 0, err
 		}
 		if n := copy(p, m); n > 0 {
-			c.in.skip(a, m, n)
+			c.core.in.skip(a, m, n)
 			return n, nil
 		}
-		c.in.advance(a, m)
+		c.core.in.advance(a, m)
 	}
 }
 
@@ -61,15 +61,15 @@ func (s *Stream) CloseWrite() error {
 
 func (s *Stream) closeWrite(ctx context.Context) error {
 	c := s.c
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.foreign {
+	c.core.mu.Lock()
+	defer c.core.mu.Unlock()
+	if c.core.foreign {
 		return c.failed("close", ErrForeign)
 	}
 	if c.saidEnd {
 		return nil
 	}
-	err := c.out.send(ctx, kindEnd, nil)
+	err := c.core.out.send(ctx, kindEnd, nil)
 	c.saidEnd = err == nil
 	return c.failed("close", err)
 }

@@ -25,9 +25,9 @@ func TestHubSleeps(t *testing.T) {
 		}
 		for range 2 {
 			a, b := p.connect()
-			before := a.qp.Stats().SendDone
+			before := a.core.qp.Stats().SendDone
 			time.Sleep(3 * keepAlive)
-			if n := a.qp.Stats().SendDone; n == before || a.Err() != nil || b.Err() != nil {
+			if n := a.core.qp.Stats().SendDone; n == before || a.Err() != nil || b.Err() != nil {
 				t.Errorf("no keepalive: %v, %v", a.Err(), b.Err())
 			}
 			a.Close()
