@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"sync"
 
+	"github.com/gosoftroce/rocev2/hca/wake"
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
@@ -25,17 +26,15 @@ type core struct {
 	qp      *verbs.QP
 	cq      *verbs.CQ
 	client  netip.Addr // the peer's address
-	foreign bool       // the peer does not speak the protocol
 	maxSend int        // the longest message that the peer takes
 
 	mu      sync.Mutex
-	leading bool          // a goroutine polls the completion queue
-	armed   bool          // the hub is notified of any completion
-	deaf    bool          // it has been notified, and is not of anything any more
+	crew    wake.Crew[*waiter]
+	notice  notice        // what the hub is notified of
+	foreign bool          // the peer does not speak the protocol
 	used    bool          // something came from the peer since look was called
 	met     bool          // it is known what the peer is, so what it sends can be read
 	closed  chan struct{} // made by Close; closed when that is over
-	waiters waitList
 	out     outbox
 	in      inbox
 	calls   *dirCalls // to the peer's directory; nil before the first
@@ -52,6 +51,15 @@ func (c *core) init(h *hub, qp *verbs.QP, cq *verbs.CQ) {
 	c.link = noLink{}
 	cq.Arm(true)
 }
+
+// notice is which completion the hub is notified of next.
+type notice uint8
+
+const (
+	ofSolicited notice = iota // of what the peer asks an event for
+	ofAny
+	ofNone // it has been notified
+)
 
 // noLink is the link of a connection that is not made yet.
 type noLink struct{}
@@ -78,7 +86,7 @@ func (c *core) greeted(h hello, native bool) {
 		c.out.credits += int(h.credits)
 	}
 	c.met = true
-	if c.deaf {
+	if c.notice == ofNone {
 		c.handOver()
 	}
 }
@@ -100,7 +108,7 @@ func (c *core) wait(ctx context.Context, what want, ref *pending) error {
 			return c.err
 		}
 		var err error
-		if !c.leading {
+		if c.crew.Lead() {
 			err = c.lead(ctx)
 		} else {
 			err = c.follow(ctx, what, ref)
@@ -112,10 +120,10 @@ func (c *core) wait(ctx context.Context, what want, ref *pending) error {
 	}
 }
 
-// lead waits for completions and handles them.
+// lead waits for completions and handles them. The caller has become the
+// leader, and is it no more afterwards.
 func (c *core) lead(ctx context.Context) error {
 	s := scratches.Get().(*scratch)
-	c.leading = true
 	c.mu.Unlock()
 	n, err := c.cq.Wait(ctx, s.wc[:])
 	c.mu.Lock()
@@ -124,7 +132,7 @@ func (c *core) lead(ctx context.Context) error {
 		c.drain(s)
 		c.fail(c.ending)
 	}
-	c.leading = false
+	c.crew.Leave()
 	scratches.Put(s)
 	if err != nil && ctx.Err() == nil {
 		c.abandon(err) // the queue is closed: nothing completes any more
@@ -137,7 +145,7 @@ func (c *core) lead(ctx context.Context) error {
 func (c *core) follow(ctx context.Context, what want, ref *pending) error {
 	w := c.hub.waiters.Get().(*waiter)
 	w.what, w.ref = what, ref
-	c.waiters.add(w)
+	c.crew.Follow(w)
 	c.mu.Unlock()
 	var err error
 	select {
@@ -146,7 +154,7 @@ func (c *core) follow(ctx context.Context, what want, ref *pending) error {
 		err = ctx.Err()
 	}
 	c.mu.Lock()
-	c.waiters.remove(w)
+	c.crew.Unfollow(w)
 	select {
 	case <-w.wake: // came too late, and is passed on by handOver
 	default:
@@ -161,18 +169,18 @@ func (c *core) follow(ctx context.Context, what want, ref *pending) error {
 // sent. The hub looks after what remains.
 func (c *core) handOver() {
 	c.wakeReady()
-	if c.leading {
+	if c.crew.Leads() {
 		return
 	}
 	c.out.flush()
-	if c.waiters.first != nil {
-		c.waiters.first.signal()
+	if w, ok := c.crew.Next(); ok {
+		w.signal()
 		return
 	}
-	if c.err == nil && c.hasWork() && !c.armed {
+	if c.err == nil && c.hasWork() && c.notice != ofAny {
 		c.arm()
-	} else if c.deaf {
-		c.deaf = false
+	} else if c.notice == ofNone {
+		c.notice = ofSolicited
 		c.cq.Arm(true)
 		c.poll()
 	}
@@ -186,7 +194,7 @@ func (c *core) hasWork() bool {
 // arm has the hub notified of the next completion. What is there already
 // raises no notification, so it is taken.
 func (c *core) arm() {
-	c.armed, c.deaf = true, false
+	c.notice = ofAny
 	c.cq.Arm(false)
 	c.poll()
 }
@@ -194,7 +202,7 @@ func (c *core) arm() {
 // wakeReady wakes one of each kind that something is there for.
 func (c *core) wakeReady() {
 	var told [wants]bool
-	for w := c.waiters.first; w != nil; w = w.next {
+	for _, w := range c.crew.Followers() {
 		if !told[w.what] && (c.err != nil || c.ready(w.what, w.ref)) {
 			told[w.what] = w.what < wantReply && c.err == nil
 			w.signal()
@@ -204,13 +212,12 @@ func (c *core) wakeReady() {
 
 // poll handles what has completed, without waiting.
 func (c *core) poll() {
-	if c.leading {
+	if !c.crew.Lead() {
 		return
 	}
 	s := scratches.Get().(*scratch)
-	c.leading = true
 	c.drain(s)
-	c.leading = false
+	c.crew.Leave()
 	scratches.Put(s)
 	c.wakeReady()
 }
@@ -230,8 +237,8 @@ func (c *core) drain(s *scratch) {
 func (c *core) notified() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.armed, c.deaf = false, true
-	if c.met && !c.leading { // else the leader has the completion, and arms
+	c.notice = ofNone
+	if c.met && !c.crew.Leads() { // else the leader has the completion, and arms
 		c.poll()
 		c.handOver()
 	}
@@ -365,7 +372,7 @@ func (c *core) end(err error) {
 		return
 	}
 	c.ending = err
-	if !c.leading {
+	if !c.crew.Leads() {
 		c.poll()
 		c.fail(err)
 		return
@@ -385,7 +392,7 @@ func (c *core) look() {
 	if c.err != nil || c.closed != nil || !c.met {
 		return
 	}
-	if !c.leading {
+	if !c.crew.Leads() {
 		c.poll() // the completion of the last one
 	}
 	if c.used {
@@ -401,7 +408,7 @@ func (c *core) look() {
 // release frees what the connection has. It is over.
 func (c *core) release() {
 	c.mu.Lock()
-	for c.leading { // the leader sees the end at once
+	for c.crew.Leads() { // the leader sees the end at once
 		c.follow(context.Background(), wantNothing, nil)
 	}
 	c.poll()

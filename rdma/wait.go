@@ -30,7 +30,7 @@ func (c *core) ready(what want, ref *pending) bool {
 	case wantIdle:
 		return c.out.pack == nil && c.out.head == c.out.tail
 	}
-	return !c.leading
+	return !c.crew.Leads()
 }
 
 // mayPost reports whether there are room and credit for a message.
@@ -64,10 +64,9 @@ func (c *core) drop(ref *pending) {
 
 // waiter is a goroutine that waits for the leader.
 type waiter struct {
-	what       want
-	ref        *pending
-	wake       chan struct{}
-	next, prev *waiter
+	what want
+	ref  *pending
+	wake chan struct{}
 }
 
 func newWaiter() any { return &waiter{wake: make(chan struct{}, 1)} }
@@ -77,31 +76,4 @@ func (w *waiter) signal() {
 	case w.wake <- struct{}{}:
 	default:
 	}
-}
-
-// waitList has the waiters in the order in which they came.
-type waitList struct{ first, last *waiter }
-
-func (l *waitList) add(w *waiter) {
-	w.prev, w.next = l.last, nil
-	if l.last != nil {
-		l.last.next = w
-	} else {
-		l.first = w
-	}
-	l.last = w
-}
-
-func (l *waitList) remove(w *waiter) {
-	if w.prev != nil {
-		w.prev.next = w.next
-	} else {
-		l.first = w.next
-	}
-	if w.next != nil {
-		w.next.prev = w.prev
-	} else {
-		l.last = w.prev
-	}
-	w.next, w.prev = nil, nil
 }

@@ -82,10 +82,10 @@ var layers = map[string][]string{
 	// below a device.
 
 	"rdma/cm": {"rocev2/clock", "hca/task", "rocev2/mad", "rdma/cm/agent", "verbs", "internal/devices"},
-	"rdma":    {"verbs", "rdma/cm", "internal/devices", "memreg/mapping"},
+	"rdma":    {"verbs", "rdma/cm", "hca/wake", "internal/devices", "memreg/mapping"},
 
 	"rdma/rdmanet/rsocket": {},
-	"rdma/rdmanet":         {"verbs", "rdma/cm", "internal/devices", "memreg/mapping", "rdma/rdmanet/rsocket"},
+	"rdma/rdmanet":         {"verbs", "rdma/cm", "hca/wake", "internal/devices", "memreg/mapping", "rdma/rdmanet/rsocket"},
 
 	// The kernel's side of the verbs, for unmodified programs.
 	"programs/uverbs/abi":        {},

@@ -278,7 +278,7 @@ func TestBlockedWrite(t *testing.T) {
 		}()
 		for blocked := false; !blocked; runtime.Gosched() { // until it waits
 			x.mu.Lock()
-			blocked = x.waiting[writing]
+			blocked = x.crew.Leads()
 			x.mu.Unlock()
 		}
 		tt.end(x)

@@ -23,7 +23,6 @@ const (
 	saying                // until Control has returned what is to be said
 	lingering             // until the peer has acknowledged everything
 	parting               // until the peer has nothing more to say
-	roles
 )
 
 // ready reports whether what a role waits for is there. An error means that it
@@ -80,13 +79,14 @@ func (c *Conn) await(r role) error {
 	if ok || err != nil {
 		return err
 	}
-	c.waiting[r] = true
 	if r == writing {
 		c.claim()
 	}
 	for !ok && err == nil {
-		if c.driving || c.claimed && r == reading {
+		if c.claimed && r == reading || !c.crew.Lead() {
+			c.crew.Follow(r)
 			c.changed.Wait()
+			c.crew.Unfollow(r)
 		} else {
 			c.drive()
 			if c.claimed && r == reading {
@@ -97,7 +97,6 @@ func (c *Conn) await(r role) error {
 		}
 		ok, err = c.ready(r)
 	}
-	c.waiting[r] = false
 	if !c.claimed {
 		c.handOver()
 	}
@@ -113,7 +112,7 @@ func (c *Conn) claim() {
 		return
 	}
 	c.claimed = true
-	if c.driving {
+	if c.crew.Leads() {
 		c.interrupt()
 	}
 }
@@ -128,31 +127,19 @@ func (c *Conn) unclaim() {
 
 // handOver has another call that waits drive, if none does.
 func (c *Conn) handOver() {
-	if c.anyWaiting() && !c.driving {
+	if _, ok := c.crew.Next(); ok {
 		c.changed.Broadcast()
 	}
 }
 
 // rouse wakes those that wait and have what they wait for. c.mu is held.
 func (c *Conn) rouse() {
-	for r := range roles {
-		if !c.waiting[r] {
-			continue
-		}
+	for _, r := range c.crew.Followers() {
 		if ok, err := c.ready(r); ok || err != nil {
 			c.changed.Broadcast()
 			return
 		}
 	}
-}
-
-func (c *Conn) anyWaiting() bool {
-	for _, w := range c.waiting {
-		if w {
-			return true
-		}
-	}
-	return false
 }
 
 // scratch is what drive needs for a moment.
@@ -161,8 +148,8 @@ type scratch struct{ wc [16]verbs.WC }
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
 // drive waits for completions, or until interrupted, and handles them. c.mu is
-// held; it is given up meanwhile. No other call takes completions, so that they
-// are handled in order.
+// held; it is given up meanwhile. The caller leads, and does not afterwards: no
+// other call takes completions, so that they are handled in order.
 func (c *Conn) drive() {
 	if c.stop == nil {
 		c.stop = newInterrupt()
@@ -172,15 +159,13 @@ func (c *Conn) drive() {
 
 // look is drive that does not wait. It does nothing where another call drives.
 func (c *Conn) look() {
-	if c.driving {
-		return
+	if c.crew.Lead() {
+		c.take(nil)
+		c.handOver()
 	}
-	c.take(nil)
-	c.handOver()
 }
 
 func (c *Conn) take(stop *interrupt) {
-	c.driving = true
 	c.mu.Unlock()
 	s := scratches.Get().(*scratch)
 	n := 0
@@ -191,7 +176,7 @@ func (c *Conn) take(stop *interrupt) {
 		n, err = c.ep.cq.Wait(stop, s.wc[:])
 	}
 	c.mu.Lock()
-	c.driving = false
+	c.crew.Leave()
 	for i := range n {
 		c.completed(&s.wc[i])
 	}
@@ -210,7 +195,7 @@ func (c *Conn) take(stop *interrupt) {
 
 // interrupt has all calls that wait look again. c.mu is held.
 func (c *Conn) interrupt() {
-	if c.driving && c.stop != nil {
+	if c.crew.Leads() && c.stop != nil {
 		c.stop.fire()
 		c.stop = nil
 	}
