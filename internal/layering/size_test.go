@@ -153,7 +153,6 @@ var over = map[string]int{
 	"programs/interop/perftest.connecting": 45,
 	"programs/interop/perftest.session":    46,
 	"qp.QP":                                61,
-	"cmd/rocev2d/server.Server":            42,
 	"programs/ucma.Client":                 43,
 }
 

@@ -1,58 +1,39 @@
 package server
 
 import (
+	"github.com/gosoftroce/rocev2/transport/owner"
+
 	"cmp"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"maps"
-	"math"
 	"net/http"
 	"net/netip"
-	"net/url"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/gosoftroce/rocev2/cmd/rocev2d/server/config"
-	"github.com/gosoftroce/rocev2/transport/tap"
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
-func answer(w http.ResponseWriter, status int, v any) {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // the client is gone
-}
-
-// refuse answers with an error, as JSON.
-func refuse(w http.ResponseWriter, status int, format string, args ...any) {
-	answer(w, status, struct {
-		Error string `json:"error"`
-	}{fmt.Sprintf(format, args...)})
-}
-
-// api adds the JSON interface. docs/operations.md describes it.
-func (s *Server) api(mux *http.ServeMux) {
+// addAPI adds the JSON interface. docs/operations.md describes it.
+func (h *handlers) addAPI(mux *http.ServeMux) {
 	pages := []string{"offset", "limit"} // parameters of those that have pages
 	parameters := map[string][]string{"regions": pages, "connections": pages, "leases": pages, "peers": pages, "errors": pages,
 		"qps": append([]string{"device", "state", "find"}, pages...)}
 	for path, f := range map[string]func(*http.Request) (any, error){
-		"status":      s.apiStatus,
-		"devices":     s.apiDevices,
-		"qps":         s.apiQPs,
-		"regions":     s.apiRegions,
-		"connections": s.apiConnections,
-		"leases":      func(r *http.Request) (any, error) { return apiLeases(r, s.devices) },
-		"peers":       s.apiPeers,
-		"targets":     func(*http.Request) (any, error) { return page(s.targets.states(), 0, 1<<10), nil },
-		"errors":      s.apiErrors,
-		"counters":    s.apiCounters,
-		"config":      s.apiConfig,
-		"capture":     func(*http.Request) (any, error) { return s.recorder.state(), nil },
+		"status":      h.apiStatus,
+		"devices":     h.apiDevices,
+		"qps":         h.apiQPs,
+		"regions":     func(r *http.Request) (any, error) { return paged(r, h.exports.list()) },
+		"connections": h.apiConnections,
+		"leases":      h.apiLeases,
+		"peers":       h.apiPeers,
+		"targets":     func(*http.Request) (any, error) { return page(h.targets.states(), 0, 1<<10), nil },
+		"errors":      h.apiErrors,
+		"counters":    h.apiCounters,
+		"config":      h.apiConfig,
+		"capture":     func(*http.Request) (any, error) { return h.recorder.state(), nil },
 	} {
 		mux.HandleFunc("GET /api/v1/"+path, func(w http.ResponseWriter, r *http.Request) {
 			err := knownParameters(r, path, parameters[path])
@@ -67,110 +48,15 @@ func (s *Server) api(mux *http.ServeMux) {
 			answer(w, http.StatusOK, v)
 		})
 	}
-	mux.HandleFunc("POST /api/v1/capture/start", s.captureStart)
-	mux.HandleFunc("POST /api/v1/capture/stop", s.captureStop)
-	mux.HandleFunc("GET /api/v1/capture/download", long(s.captureDownload))
+	mux.HandleFunc("POST /api/v1/capture/start", h.captureStart)
+	mux.HandleFunc("POST /api/v1/capture/stop", h.captureStop)
+	mux.HandleFunc("GET /api/v1/capture/download", long(h.captureDownload))
 	mux.HandleFunc("/api/", func(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusNotFound, "there is no %s %s", r.Method, clip(r.URL.Path))
 	})
 }
 
-// Health answers as long as the process does.
-func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
-	io.WriteString(w, "ok\n")
-}
-
-// readiness answers 200 when clients are served, and else why not.
-func (s *Server) readiness(w http.ResponseWriter, _ *http.Request) {
-	if why := s.unready(); why != "" {
-		http.Error(w, why, http.StatusServiceUnavailable)
-		return
-	}
-	io.WriteString(w, "ready\n")
-}
-
-// unready says why clients are not served; "" if they are: the devices are
-// open, their ports active, and the daemon does not drain.
-func (s *Server) unready() string {
-	switch {
-	case s.drain.Load():
-		return "draining"
-	case !s.ready.Load():
-		return "starting"
-	}
-	for _, d := range s.devices {
-		if p := d.dev.QueryPort(); p.State != verbs.PortActive {
-			return "device " + d.addr() + ": " + p.DownReason
-		}
-	}
-	return ""
-}
-
-// Page is a part of a list.
-type Page[T any] struct {
-	Total  int `json:"total"`  // entries of the whole list
-	Offset int `json:"offset"` // of the first one here
-	Items  []T `json:"items"`
-}
-
-const (
-	defaultLimit = 100
-	maxLimit     = 1000
-)
-
-func page[T any](list []T, offset, limit int) Page[T] {
-	p := Page[T]{Total: len(list), Offset: min(offset, len(list))}
-	p.Items = append([]T{}, list[p.Offset:min(p.Offset+limit, len(list))]...)
-	return p
-}
-
-// knownParameters returns an error for a parameter that a path has not, or that
-// is there twice.
-func knownParameters(r *http.Request, path string, known []string) error {
-	q, err := url.ParseQuery(r.URL.RawQuery)
-	if err != nil {
-		return fmt.Errorf("the parameters cannot be read: %w", err)
-	}
-	for _, name := range slices.Sorted(maps.Keys(q)) {
-		switch {
-		case len(known) == 0:
-			return fmt.Errorf("%s has no parameters, and there is %q", path, clip(name))
-		case !slices.Contains(known, name):
-			return fmt.Errorf("%s has no parameter %q: there are %s", path, clip(name), strings.Join(known, ", "))
-		case len(q[name]) > 1:
-			return fmt.Errorf("the parameter %s is there %d times", name, len(q[name]))
-		}
-	}
-	return nil
-}
-
-// window reads offset and limit of a request. An offset may lie past the end
-// of a list, however large it is, and a limit above what there is.
-func window(r *http.Request) (offset, limit int, err error) {
-	limit = defaultLimit
-	for name, to := range map[string]*int{"offset": &offset, "limit": &limit} {
-		v := r.URL.Query().Get(name)
-		if v == "" {
-			continue
-		}
-		n, err := strconv.ParseUint(v, 10, 64)
-		if err != nil && !errors.Is(err, strconv.ErrRange) {
-			return 0, 0, fmt.Errorf("%s=%s: it must be a whole number that is not negative", name, clip(v))
-		}
-		*to = int(min(n, math.MaxInt))
-	}
-	return offset, min(limit, maxLimit), nil
-}
-
-func paged[T any](r *http.Request, list []T) (any, error) {
-	offset, limit, err := window(r)
-	if err != nil {
-		return nil, err
-	}
-	return page(list, offset, limit), nil
-}
-
-func (s *Server) apiStatus(*http.Request) (any, error) {
+func (h *handlers) apiStatus(*http.Request) (any, error) {
 	type deviceStatus struct {
 		Address string `json:"address"`
 		State   string `json:"state"`
@@ -188,16 +74,16 @@ func (s *Server) apiStatus(*http.Request) (any, error) {
 		Clients  int            `json:"clients"`
 		Errors   uint64         `json:"errors"`
 		Devices  []deviceStatus `json:"devices"`
-	}{Version: s.options.Version, Host: host, PID: os.Getpid(), Started: s.begin, Ready: s.unready() == "", Draining: s.drain.Load(), Clients: s.visits.size()}
-	_, v.Errors = s.problems.latest()
-	for _, d := range s.devices {
+	}{Version: h.version, Host: host, PID: os.Getpid(), Started: h.begin, Ready: h.unready() == "", Draining: h.records.draining.Load(), Clients: h.records.visits.size()}
+	_, v.Errors = h.records.problems.latest()
+	for _, d := range h.devices {
 		st := d.dev.Stats()
 		v.Devices = append(v.Devices, deviceStatus{d.addr(), d.dev.QueryPort().State.String(), st.QPs, st.MRs})
 	}
 	return v, nil
 }
 
-func (s *Server) apiDevices(*http.Request) (any, error) {
+func (h *handlers) apiDevices(*http.Request) (any, error) {
 	type deviceInfo struct {
 		Address     string         `json:"address"`
 		GID         string         `json:"gid"`
@@ -223,7 +109,7 @@ func (s *Server) apiDevices(*http.Request) (any, error) {
 		States      map[string]int `json:"states"`
 	}
 	var list []deviceInfo
-	for _, d := range s.devices {
+	for _, d := range h.devices {
 		p, a, st := d.dev.QueryPort(), d.dev.Query(), d.dev.Stats()
 		i := deviceInfo{
 			Address: d.addr(), GID: netip.AddrFrom16(d.dev.GIDs()[0].Bytes()).String(), NodeGUID: fmt.Sprintf("%016x", a.NodeGUID), Interface: p.Interface,
@@ -290,7 +176,7 @@ func infoOf(device string, q *verbs.QP) qpInfo {
 // apiQPs lists the queue pairs of all devices, or of device=; state= chooses
 // those in a state, and find= those whose number or peer has a text in it. Then
 // every queue pair is looked at, else only those of the page.
-func (s *Server) apiQPs(r *http.Request) (any, error) {
+func (h *handlers) apiQPs(r *http.Request) (any, error) {
 	offset, limit, err := window(r)
 	if err != nil {
 		return nil, err
@@ -300,7 +186,7 @@ func (s *Server) apiQPs(r *http.Request) (any, error) {
 	if state != "" && !slices.Contains(qpStates, state) {
 		return nil, fmt.Errorf("state=%s: there are %s", clip(state), strings.Join(qpStates, ", "))
 	}
-	devices, err := s.devicesNamed(q.Get("device"))
+	devices, err := h.devicesNamed(q.Get("device"))
 	if err != nil {
 		return nil, err
 	}
@@ -341,20 +227,6 @@ var qpStates = func() (names []string) {
 	return names
 }()
 
-// devicesNamed returns the device of an address, or as the configuration calls
-// it; without a name all.
-func (s *Server) devicesNamed(name string) (list []*device, err error) {
-	for _, d := range s.devices {
-		if name == "" || name == d.addr() || name == d.cfg.Address {
-			list = append(list, d)
-		}
-	}
-	if list == nil {
-		return nil, fmt.Errorf("there is no device %q", clip(name))
-	}
-	return list, nil
-}
-
 // found reports whether a queue pair has a text in its number or its peer.
 func found(q *verbs.QP, text string) bool {
 	n := uint32(q.QPN())
@@ -364,20 +236,20 @@ func found(q *verbs.QP, text string) bool {
 		a.DestQPN != 0 && strings.Contains(fmt.Sprintf("0x%06x", uint32(a.DestQPN)), text)
 }
 
-func (s *Server) apiConnections(r *http.Request) (any, error) {
-	return paged(r, s.visits.all())
+func (h *handlers) apiConnections(r *http.Request) (any, error) {
+	return paged(r, h.records.visits.all())
 }
 
-func (s *Server) apiPeers(r *http.Request) (any, error) { return paged(r, s.visits.over()) }
+func (h *handlers) apiPeers(r *http.Request) (any, error) { return paged(r, h.records.visits.over()) }
 
-func (s *Server) apiErrors(r *http.Request) (any, error) {
-	list, _ := s.problems.latest()
+func (h *handlers) apiErrors(r *http.Request) (any, error) {
+	list, _ := h.records.problems.latest()
 	return paged(r, list)
 }
 
 // apiConfig shows the configuration without its secrets.
-func (s *Server) apiConfig(*http.Request) (any, error) {
-	c := *s.Config()
+func (h *handlers) apiConfig(*http.Request) (any, error) {
+	c := *h.config()
 	if c.Admin.Token != "" {
 		c.Admin.Token = "(set)"
 	}
@@ -387,55 +259,53 @@ func (s *Server) apiConfig(*http.Request) (any, error) {
 	}{c.File, &c}, nil
 }
 
-// captureStart begins a recording.
-func (s *Server) captureStart(w http.ResponseWriter, r *http.Request) {
-	var ask struct {
-		Device string `json:"device"`
-		Filter string `json:"filter"`
-		Bytes  int    `json:"bytes"`
-	}
-	d := json.NewDecoder(r.Body)
-	d.DisallowUnknownFields()
-	err := d.Decode(&ask)
-	if err == nil && d.More() {
-		err = errors.New("something comes after it")
-	}
-	if err != nil && !errors.Is(err, io.EOF) {
-		refuse(w, http.StatusBadRequest, "the body is not what is expected, such as {\"filter\": \"peer=192.0.2.7\"}: %s", clip(err.Error()))
-		return
-	}
-	devices, err := s.devicesNamed(ask.Device)
-	if err != nil {
-		refuse(w, http.StatusBadRequest, "%s", err.Error())
-		return
-	}
-	var taps []*tap.Switch
-	for _, d := range devices {
-		taps = append(taps, d.taps...)
-	}
-	if err := s.recorder.start(time.Now(), taps, ask.Device, ask.Filter, ask.Bytes); err != nil {
-		refuse(w, http.StatusBadRequest, "%s", clip(err.Error()))
-		return
-	}
-	answer(w, http.StatusOK, s.recorder.state())
+// leaseInfo is a lease in the JSON interface.
+type leaseInfo struct {
+	Device      string    `json:"device"`
+	Process     int       `json:"process"` // 0 if the daemon does not see it
+	User        uint32    `json:"user"`
+	Command     string    `json:"command"`
+	Own         bool      `json:"own"` // the daemon's
+	Slot        int       `json:"slot"`
+	Slots       int       `json:"slots"`
+	Since       time.Time `json:"since"`
+	QueuePairs  int       `json:"queue_pairs"`
+	Connections int       `json:"connections"`
+	TxPackets   uint64    `json:"tx_packets"`
+	RxPackets   uint64    `json:"rx_packets"`
+	TxBytes     uint64    `json:"tx_bytes"`
+	RxBytes     uint64    `json:"rx_bytes"`
+	TxShm       uint64    `json:"tx_shm_bytes"` // of tx_bytes, through shared memory
+	RxShm       uint64    `json:"rx_shm_bytes"`
+	Made        uint64    `json:"queue_pairs_made"` // since the beginning
+	// Reached are peers that queue pairs were connected to: the first ones.
+	Reached  []owner.Peer `json:"reached"`
+	Peers    []string     `json:"peers"` // the first ones
+	Services []string     `json:"services"`
 }
 
-func (s *Server) captureStop(w http.ResponseWriter, _ *http.Request) {
-	if err := s.recorder.stop(time.Now()); err != nil {
-		refuse(w, http.StatusConflict, "%s", err.Error())
-		return
-	}
-	answer(w, http.StatusOK, s.recorder.state())
-}
+// maxLeasePeers bounds the peers and services of a lease that are listed.
+const maxLeasePeers = 32
 
-func (s *Server) captureDownload(w http.ResponseWriter, _ *http.Request) {
-	if s.recorder.state().Size == 0 {
-		refuse(w, http.StatusNotFound, "nothing was recorded yet")
-		return
+func (h *handlers) apiLeases(r *http.Request) (any, error) {
+	list := []leaseInfo{}
+	for _, d := range h.devices {
+		if d.port == nil {
+			continue
+		}
+		for _, l := range d.port.Leases() {
+			info := leaseInfo{Device: d.addr(), Process: l.PID, User: l.UID, Command: clip(l.Command), Own: l.PID == os.Getpid(),
+				Slot: l.Slot, Slots: l.Slots, Since: l.Since, QueuePairs: l.QPs, Connections: l.Connections,
+				TxPackets: l.TxPackets, RxPackets: l.RxPackets, TxBytes: l.TxBytes, RxBytes: l.RxBytes,
+				TxShm: l.TxShm, RxShm: l.RxShm, Made: l.MadeQPs, Reached: append([]owner.Peer{}, l.Reached...), Peers: []string{}, Services: []string{}}
+			for _, p := range l.Peers[:min(len(l.Peers), maxLeasePeers)] {
+				info.Peers = append(info.Peers, p.String())
+			}
+			for _, id := range l.Services[:min(len(l.Services), maxLeasePeers)] {
+				info.Services = append(info.Services, fmt.Sprintf("%#016x", id))
+			}
+			list = append(list, info)
+		}
 	}
-	w.Header().Set("Content-Type", "application/x-pcapng")
-	w.Header().Set("Content-Disposition", `attachment; filename="rocev2.pcapng"`)
-	if err := s.recorder.writeTo(w); err != nil {
-		s.log.Debug("capture download", "error", err)
-	}
+	return paged(r, list)
 }

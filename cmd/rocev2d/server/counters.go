@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gosoftroce/rocev2/observe/metrics"
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
@@ -25,7 +26,7 @@ type latencies struct {
 // apiCounters returns the counters of every device, with the time in
 // milliseconds: a client that asks twice has rates. Those that show trouble
 // come with what they mean.
-func (s *Server) apiCounters(*http.Request) (any, error) {
+func (h *handlers) apiCounters(*http.Request) (any, error) {
 	type deviceCounters struct {
 		Address  string            `json:"address"`
 		Link     map[string]uint64 `json:"link"`
@@ -40,7 +41,7 @@ func (s *Server) apiCounters(*http.Request) (any, error) {
 		Trouble []CounterMeaning `json:"trouble"`
 	}{Time: time.Now().UnixMilli(), Trouble: []CounterMeaning{}}
 	trouble := map[string]bool{}
-	for _, d := range s.devices {
+	for _, d := range h.devices {
 		st, qs := d.dev.Stats(), d.dev.QPStats()
 		c := deviceCounters{Address: d.addr(), Link: map[string]uint64{}, QPs: map[string]uint64{}, Drops: st.Drops}
 		note := func(name string, n uint64) {
@@ -89,4 +90,64 @@ func measure(dev *verbs.Device) (l latencies, inFlight int) {
 	slices.Sort(times)
 	n := len(times)
 	return latencies{QPs: n, Min: times[0], Median: times[n/2], P99: times[min(n-1, n*99/100)], Max: times[n-1]}, inFlight
+}
+
+func (h *handlers) verbsDevices() (list []*verbs.Device) {
+	for _, d := range h.devices {
+		list = append(list, d.dev)
+	}
+	return list
+}
+
+// gauges are what the daemon itself counts, for the metrics.
+func (h *handlers) gauges() (list []metrics.Gauge) {
+	h.records.visits.each(func(kind string, c visitCount) {
+		for _, g := range []struct {
+			name, help string
+			value      uint64
+		}{
+			{"target_clients", "clients that were taken, by target", c.begun},
+			{"target_failures", "clients whose run ended with an error, by target", c.failed},
+			{"target_refusals", "clients that were not taken, by target", c.refused},
+		} {
+			list = append(list, metrics.Gauge{Name: g.name, Help: g.help, Label: "target", LabelValue: kind, Value: float64(g.value), Total: true})
+		}
+	})
+	_, total := h.records.problems.latest()
+	return append(append(list, leaseGauges(h.devices)...),
+		metrics.Gauge{Name: "clients", Help: "clients that are there now", Value: float64(h.records.visits.size())},
+		metrics.Gauge{Name: "errors", Help: "errors that were recorded", Value: float64(total), Total: true},
+		metrics.Gauge{Name: "start_time_seconds", Help: "when the daemon began, in Unix time", Value: float64(h.begin.UnixMilli()) / 1000},
+	)
+}
+
+// leaseGauges are the leases for the metrics, by device, user and command.
+func leaseGauges(devices []*device) (list []metrics.Gauge) {
+	for _, d := range devices {
+		if d.port == nil {
+			continue
+		}
+		for u, l := range d.past.total(d.port.Leases()) {
+			for _, g := range []struct {
+				name, help string
+				value      uint64
+				total      bool
+			}{
+				{"leases", "processes that share the port of a device", uint64(l.Slot), false},
+				{"lease_queue_pairs", "open queue pairs of such processes", uint64(l.QPs), false},
+				{"lease_connections", "connections of such processes", uint64(l.Connections), false},
+				{"lease_tx_packets", "packets that such processes have sent", l.TxPackets, true},
+				{"lease_rx_packets", "packets that such processes have received", l.RxPackets, true},
+				{"lease_tx_bytes", "bytes that such processes have sent, BTH to ICRC", l.TxBytes, true},
+				{"lease_rx_bytes", "bytes that such processes have received, BTH to ICRC", l.RxBytes, true},
+				{"lease_tx_shm_bytes", "bytes that such processes have sent through shared memory", l.TxShm, true},
+				{"lease_rx_shm_bytes", "bytes that such processes have received through shared memory", l.RxShm, true},
+				{"lease_queue_pairs_made", "queue pairs that such processes have made", l.MadeQPs, true},
+			} {
+				list = append(list, metrics.Gauge{Name: g.name, Help: g.help, Label: "device", LabelValue: d.addr(),
+					More: []metrics.Label{{Name: "user", Value: u.user}, {Name: "command", Value: u.command}}, Value: float64(g.value), Total: g.total})
+			}
+		}
+	}
+	return list
 }

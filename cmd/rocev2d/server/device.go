@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/netip"
 	"sync"
@@ -80,12 +81,12 @@ func openDevice(c config.Device, port uint16) (*device, error) {
 func (d *device) addr() string { return d.dev.Addr().String() }
 
 // watch tells of the asynchronous events of the device until it is closed.
-func (d *device) watch(s *Server) {
+func (d *device) watch(r *records) {
 	d.wg.Go(func() {
 		err := d.dev.HandleEvents(context.Background(), func(e verbs.AsyncEvent) {
 			m := eventMeanings[e.Event]
 			if m.quiet {
-				s.log.Debug("event", "device", d.addr(), "event", e.String())
+				r.log.Debug("event", "device", d.addr(), "event", e.String())
 				return
 			}
 			p := Problem{Device: d.addr(), Source: "event", What: e.String(), Meaning: m.meaning, Remedy: m.remedy}
@@ -94,10 +95,10 @@ func (d *device) watch(s *Server) {
 					p.Peer = peer.String()
 				}
 			}
-			s.problem(p)
+			r.problem(p)
 		})
 		if err != nil && !errors.Is(err, verbs.ErrClosed) {
-			s.log.Error("events", "device", d.addr(), "error", err)
+			r.log.Error("events", "device", d.addr(), "error", err)
 		}
 	})
 }
@@ -157,4 +158,11 @@ func (d *device) work() (connected, busy int) {
 		}
 	}
 	return connected, busy
+}
+
+// programsHost has unmodified programs find devices.
+type programsHost interface {
+	io.Closer
+	add(d *device) error
+	Ready() error // all devices are there
 }

@@ -88,15 +88,6 @@ var errCrowded = errors.New("as many clients are here as the configuration allow
 // errGreedy refuses a client of a host that has many.
 var errGreedy = errors.New("as many clients of this host are here as one host may have, three quarters of targets.clients")
 
-// errDraining refuses a client of a daemon that ends.
-var errDraining = errors.New("the daemon is about to end")
-
-// errCutOff is what became of a client that was there when the daemon ended.
-var errCutOff = errors.New("cut off: the daemon has ended")
-
-// errNetClosed is what a connection that this side has closed says.
-var errNetClosed = net.ErrClosed
-
 // begin records a client that has come. most bounds the clients of regions, or
 // those of all targets together.
 func (v *visits) begin(now time.Time, kind, device string, peer net.Addr, most int) (*Visit, error) {
@@ -279,4 +270,17 @@ func (v *visits) each(f func(kind string, c visitCount)) {
 	for kind, c := range v.counts {
 		f(kind, *c)
 	}
+}
+
+// serviceRegions is what the records call those who came for regions.
+const serviceRegions = "regions"
+
+// hostOf returns the address without the port, by which errors of one host are
+// gathered.
+func hostOf(a net.Addr) string {
+	host, _, err := net.SplitHostPort(a.String())
+	if err != nil {
+		return a.String()
+	}
+	return host
 }

@@ -1,6 +1,8 @@
 package server
 
 import (
+	"errors"
+	"net"
 	"slices"
 	"sync"
 	"time"
@@ -67,3 +69,12 @@ func (p *problems) latest() (list []Problem, total uint64) {
 	slices.Reverse(list)
 	return list, p.total
 }
+
+// errDraining refuses a client of a daemon that ends.
+var errDraining = errors.New("the daemon is about to end")
+
+// errCutOff is what became of a client that was there when the daemon ended.
+var errCutOff = errors.New("cut off: the daemon has ended")
+
+// errNetClosed is what a connection that this side has closed says.
+var errNetClosed = net.ErrClosed

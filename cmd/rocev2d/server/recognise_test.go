@@ -28,8 +28,8 @@ func TestTwoClientsOfOnePort(t *testing.T) {
 	}
 	defer dev.Close()
 	log := slog.New(slog.DiscardHandler)
-	s := &Server{log: log, cfg: config.Default(), visits: newVisits()}
-	r := newRecognised(&Host{Device: dev, Log: log, Config: s.cfg.Targets, name: "perftest", s: s})
+	s := newRecords(log)
+	r := newRecognised(&Host{Device: dev, Log: log, Config: config.Default().Targets, name: "perftest", records: s})
 	first := &net.TCPAddr{IP: net.IPv4(192, 0, 2, 2), Port: 4000}
 	second := &net.TCPAddr{IP: net.IPv4(192, 0, 2, 2), Port: 4000}
 	for _, a := range []net.Addr{first, second} {
@@ -52,11 +52,11 @@ func TestTwoClientsOfOnePort(t *testing.T) {
 // has ended, or a queue pair that was closed. Both are told as the same.
 func TestCutOffByClosing(t *testing.T) {
 	t.Parallel()
-	s := &Server{log: slog.New(slog.DiscardHandler), visits: newVisits()}
-	s.cut.Store(true)
+	s := newRecords(slog.New(slog.DiscardHandler))
+	s.cutOff.Store(true)
 	for i, err := range []error{context.Canceled, fmt.Errorf("post: %w", verbs.ErrClosed)} {
 		v, _ := s.visits.begin(time.Now(), "rping", "192.0.2.1", &net.TCPAddr{Port: i}, 9)
-		(&Guest{v, &Host{name: "rping", s: s}}).End("", err)
+		(&Guest{v, &Host{name: "rping", records: s}}).End("", err)
 		if got := s.visits.over()[0].Error; got != errCutOff.Error() {
 			t.Errorf("%v is told as %q", err, got)
 		}

@@ -4,17 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/netip"
 	"os"
-	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/gosoftroce/rocev2/cmd/rocev2d/server/config"
-	"github.com/gosoftroce/rocev2/memreg/mapping"
 	"github.com/gosoftroce/rocev2/rdma"
 	"github.com/gosoftroce/rocev2/verbs"
 )
@@ -60,48 +57,21 @@ func (r *region) info() regionInfo {
 
 // exporter serves the regions of one device.
 type exporter struct {
-	s      *Server
-	d      *device
-	ln     *rdma.Listener
-	wg     sync.WaitGroup
-	cancel context.CancelFunc
+	records *records
+	memory  func(*config.Region) ([]byte, error) // of a region without a file
+	d       *device
+	ln      *rdma.Listener
+	wg      sync.WaitGroup
+	cancel  context.CancelFunc
 
 	mu   sync.RWMutex
 	list map[string]*region
 }
 
-// serviceRegions is what the records call those who came for regions.
-const serviceRegions = "regions"
-
 const (
 	maxRegionClients = 1 << 14
 	regionMessage    = 4096 // bytes: clients send nothing but questions
 )
-
-// startRegions serves regions on every device that has a port for them.
-func (s *Server) startRegions(ctx, run context.Context) error {
-	for _, d := range s.devices {
-		if d.cfg.Regions == 0 {
-			continue
-		}
-		if err := s.startExporter(ctx, run, d); err != nil {
-			return fmt.Errorf("regions of device %s: %w", d.addr(), err)
-		}
-	}
-	return s.export(s.cfg)
-}
-
-func (s *Server) startExporter(ctx, run context.Context, d *device) (err error) {
-	e := &exporter{s: s, d: d, list: map[string]*region{}}
-	lc := rdma.ListenConfig{Device: d.dev, MessageSize: regionMessage, Depth: 16, MaxConns: maxRegionClients, Admit: e.admit, OnRegion: e.asked}
-	if e.ln, err = lc.Listen(ctx, netip.AddrPortFrom(d.dev.Addr(), uint16(d.cfg.Regions)).String()); err != nil {
-		return err
-	}
-	run, e.cancel = context.WithCancel(run)
-	s.exporters = append(s.exporters, e)
-	e.wg.Go(func() { e.serve(run) })
-	return nil
-}
 
 // serve takes clients. What they do with the regions they do without us: a
 // client is there until its connection ends.
@@ -111,7 +81,7 @@ func (e *exporter) serve(ctx context.Context) {
 		if err != nil {
 			return // it was closed, or ctx has ended
 		}
-		v, err := e.s.admit(serviceRegions, e.d.addr(), c.RemoteAddr(), maxRegionClients)
+		v, err := e.records.admit(serviceRegions, e.d.addr(), c.RemoteAddr(), maxRegionClients)
 		e.wg.Go(func() {
 			if err != nil { // full since it was admitted
 				c.Close()
@@ -129,16 +99,16 @@ func (e *exporter) serve(ctx context.Context) {
 // it: it speaks the protocol, may have one of the regions, and there is room.
 func (e *exporter) admit(client netip.Addr, foreign bool) error {
 	switch {
-	case e.s.drain.Load():
+	case e.records.draining.Load():
 		return errDraining
 	case foreign:
-		e.s.visits.refuse(serviceRegions)
+		e.records.visits.refuse(serviceRegions)
 		return errForeign
 	case !e.allows(client):
-		e.s.visits.refuse(serviceRegions)
+		e.records.visits.refuse(serviceRegions)
 		return errNotAllowed
 	}
-	return e.s.visits.room(serviceRegions, client.String(), maxRegionClients)
+	return e.records.visits.room(serviceRegions, client.String(), maxRegionClients)
 }
 
 var (
@@ -186,37 +156,12 @@ func (e *exporter) asked(client netip.Addr, name string, granted bool) {
 		what = fmt.Sprintf("a client asked for region %s, which it may not have", name)
 		remedy = "if it should have it, put its address on the list allow of the region, and reload"
 	}
-	e.s.problem(Problem{Device: e.d.addr(), Source: serviceRegions, Peer: client.String(), What: what, Meaning: "the client was refused", Remedy: remedy})
+	e.records.problem(Problem{Device: e.d.addr(), Source: serviceRegions, Peer: client.String(), What: what, Meaning: "the client was refused", Remedy: remedy})
 }
 
 // wants reports whether the device is to have a region.
 func (e *exporter) wants(r *config.Region) bool {
 	return r.Device == "" || r.Device == e.d.cfg.Address || r.Device == e.d.addr()
-}
-
-// export has all devices export the regions of a configuration, and no others.
-// What it cannot it tells, and does the rest.
-func (s *Server) export(c *config.Config) error {
-	s.exporting.Lock()
-	defer s.exporting.Unlock()
-	if s.memory == nil { // a reload beside the end
-		return errDraining
-	}
-	var errs []error
-	for _, e := range s.exporters {
-		errs = append(errs, e.prune(c))
-	}
-	for _, e := range s.exporters { // when all have left the memory that changes
-		errs = append(errs, e.fill(c))
-	}
-	// Memory that no region is of any more goes.
-	for name, m := range s.memory {
-		if !slices.ContainsFunc(s.exporters, func(e *exporter) bool { return e.uses(name) }) {
-			errs = append(errs, m.Close())
-			delete(s.memory, name)
-		}
-	}
-	return errors.Join(errs...)
 }
 
 // uses reports whether a region without a file has that name.
@@ -225,31 +170,6 @@ func (e *exporter) uses(name string) bool {
 	defer e.mu.RUnlock()
 	r := e.list[name]
 	return r != nil && r.cfg.File == ""
-}
-
-// remember returns the memory of a region: the same bytes on all devices, and
-// also under a new key. It is not of the heap, whose collector would let
-// garbage grow with it.
-func (s *Server) remember(c *config.Region) ([]byte, error) {
-	m := s.memory[c.Name]
-	if m != nil && len(m.Data()) == int(c.Size) {
-		return m.Data(), nil
-	}
-	if m != nil {
-		if slices.ContainsFunc(s.exporters, func(e *exporter) bool { return e.uses(c.Name) }) {
-			return nil, errors.New("a device has still the region of the old size")
-		}
-		delete(s.memory, c.Name)
-		if err := m.Close(); err != nil {
-			return nil, err
-		}
-	}
-	m, err := mapping.Anonymous(int(c.Size), mapping.Options{Reserve: true})
-	if err != nil {
-		return nil, err
-	}
-	s.memory[c.Name] = m
-	return m.Data(), nil
 }
 
 // wanted returns the regions that the device is to have, by name.
@@ -308,7 +228,7 @@ func (e *exporter) remove(name string) error {
 	e.mu.Lock()
 	delete(e.list, name)
 	e.mu.Unlock()
-	e.s.log.Info("region ended", "region", name, "device", e.d.addr())
+	e.records.log.Info("region ended", "region", name, "device", e.d.addr())
 	return nil
 }
 
@@ -323,7 +243,7 @@ func (e *exporter) add(c *config.Region) error {
 		x.File = f
 	} else {
 		var err error
-		if x.Memory, err = e.s.remember(c); err != nil {
+		if x.Memory, err = e.memory(c); err != nil {
 			return err
 		}
 		x.Size = 0
@@ -335,7 +255,7 @@ func (e *exporter) add(c *config.Region) error {
 	e.mu.Lock()
 	e.list[c.Name] = &region{cfg: *c, device: e.d.addr(), size: mr.Len()}
 	e.mu.Unlock()
-	e.s.log.Info("region exported", "region", c.Name, "device", e.d.addr(), "bytes", mr.Len(), "access", c.Access)
+	e.records.log.Info("region exported", "region", c.Name, "device", e.d.addr(), "bytes", mr.Len(), "access", c.Access)
 	return nil
 }
 
@@ -421,19 +341,4 @@ func (e *exporter) stop(ctx context.Context) error {
 	case <-ctx.Done():
 		return fmt.Errorf("clients of regions of device %s did not answer the disconnect", e.d.addr())
 	}
-}
-
-func (s *Server) apiRegions(r *http.Request) (any, error) {
-	list := []regionInfo{}
-	for _, e := range s.exporters {
-		e.mu.RLock()
-		for _, r := range e.list {
-			list = append(list, r.info())
-		}
-		e.mu.RUnlock()
-	}
-	slices.SortFunc(list, func(a, b regionInfo) int {
-		return slices.Compare([]string{a.Name, a.Device}, []string{b.Name, b.Device})
-	})
-	return paged(r, list)
 }

@@ -1,3 +1,20 @@
+// The way in, as the files stand:
+//
+//  1. Start (server.go) checks the configuration and opens its devices: a
+//     device owns its port, and leases it to other processes (device.go,
+//     leases.go; programs.go has the directory of unmodified programs).
+//  2. Clients of memory come to an exporter of each device (exports.go,
+//     regions.go). Clients of the field's tools come to a target, directly or
+//     through the switchboard of its port (runner.go, switchboard.go,
+//     target.go, targets.go).
+//  3. Whatever the way, records decides whether a client is taken, and keeps
+//     what it was and what went wrong (records.go, peers.go, problems.go).
+//  4. The operator comes by HTTP: a listener (admin.go, places.go) guards and
+//     routes the request (routes.go) to what answers it (api.go,
+//     apicapture.go, counters.go, on handlers.go).
+//  5. Shutdown takes no client any more, waits for what is under way, and
+//     closes in the order listeners, exports, devices.
+
 package server
 
 import (
@@ -7,14 +24,9 @@ import (
 	"log/slog"
 	"net"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/gosoftroce/rocev2/cmd/rocev2d/server/config"
-	"github.com/gosoftroce/rocev2/internal/loglimit"
-	"github.com/gosoftroce/rocev2/memreg/mapping"
-	"github.com/gosoftroce/rocev2/observe/metrics"
-	"github.com/gosoftroce/rocev2/verbs"
 )
 
 // Options are what a server has from its program.
@@ -32,26 +44,18 @@ type Options struct {
 type Server struct {
 	log     *slog.Logger
 	options Options
-	begin   time.Time
-	ready   atomic.Bool
-	drain   atomic.Bool
-	cut     atomic.Bool // clients that are still there are cut off
-	failed  chan error  // has room for both listeners for HTTP: none waits for a reader
+	failed  chan error // has room for both listeners for HTTP: none waits for a reader
 
 	mu  sync.Mutex // guards cfg, which is replaced and never changed
 	cfg *config.Config
 
-	exporting sync.Mutex                  // one change of the regions at a time
-	memory    map[string]*mapping.Mapping // of anonymous regions, by name; guarded by exporting
-	exporters []*exporter
-
 	devices  []*device
 	programs programsHost // the directory of unmodified programs; nil if there are none
+	records  *records
+	exports  *exports
 	targets  targets
-	visits   *visits
-	problems problems
-	logged   loglimit.Limit // of problems
 	recorder recorder
+	handlers handlers
 	admin    *admin
 	probing  *admin // the health listener
 
@@ -69,22 +73,18 @@ func Start(ctx context.Context, cfg *config.Config, o Options) (*Server, error) 
 	if o.Targets == nil {
 		o.Targets = Targets()
 	}
-	s := &Server{log: o.Log, options: o, begin: time.Now(), cfg: cfg, visits: newVisits(), memory: map[string]*mapping.Mapping{}, failed: make(chan error, 2)}
-	s.recorder.most = cfg.Capture.Bytes
-	s.visits.onEnd = func(v Visit, err error) {
-		host := v.Peer
-		if h, _, err := net.SplitHostPort(v.Peer); err == nil {
-			host = h
-		}
-		s.problem(Problem{Device: v.Device, Source: v.Target, What: err.Error(), Peer: host})
-	}
+	r := newRecords(o.Log)
+	s := &Server{log: o.Log, options: o, cfg: cfg, failed: make(chan error, 2), records: r, exports: newExports(r), recorder: recorder{most: cfg.Capture.Bytes}}
+	s.targets = targets{cfg: cfg.Targets, records: r}
+	s.handlers = handlers{log: o.Log, version: o.Version, begin: time.Now(), config: s.Config, failed: s.failed,
+		records: r, exports: s.exports, targets: &s.targets, recorder: &s.recorder}
 	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	s.stopTargets = cancel
 	if err := s.open(ctx, run); err != nil {
 		s.close()
 		return nil, err
 	}
-	s.ready.Store(true)
+	s.handlers.ready.Store(true)
 	return s, nil
 }
 
@@ -103,11 +103,15 @@ func (s *Server) open(ctx, run context.Context) error {
 			return fmt.Errorf("%s: %w", s.cfg.Where(fmt.Sprintf("device.%d", i)), err)
 		}
 		s.devices = append(s.devices, d)
-		d.watch(s)
+		d.watch(s.records)
 		p := d.dev.QueryPort()
 		s.log.Info("device open", "device", d.addr(), "interface", p.Interface, "mtu", p.ActiveMTU.Bytes(), "udp_port", p.UDPPort)
 	}
-	if err := s.startRegions(ctx, run); err != nil {
+	s.handlers.devices = s.devices
+	if err := s.exports.start(ctx, run, s.devices); err != nil {
+		return err
+	}
+	if err := s.exports.apply(s.cfg); err != nil {
 		return err
 	}
 	if s.programs != nil {
@@ -122,18 +126,18 @@ func (s *Server) open(ctx, run context.Context) error {
 		s.log.Info("programs served", "directory", s.cfg.Programs.Dir)
 	}
 	if s.cfg.Admin.Listen != "" {
-		if s.admin, err = listenAdmin(ctx, s, s.cfg.Admin.Listen); err != nil {
+		if s.admin, err = listenAdmin(ctx, &s.handlers, s.cfg.Admin.Listen); err != nil {
 			return fmt.Errorf("%s: %w", s.cfg.Where("admin.listen"), err)
 		}
 		s.log.Info("admin listening", "url", "http://"+s.admin.ln.Addr().String()+"/", "token", s.cfg.Admin.Token != "")
 	}
 	if s.cfg.Admin.Health != "" {
-		if s.probing, err = listenHealth(ctx, s, s.cfg.Admin.Health); err != nil {
+		if s.probing, err = listenHealth(ctx, &s.handlers, s.cfg.Admin.Health); err != nil {
 			return fmt.Errorf("%s: %w", s.cfg.Where("admin.health"), err)
 		}
 		s.log.Info("health listening", "url", "http://"+s.probing.ln.Addr().String()+"/healthz")
 	}
-	s.startTargets(run, s.options.Targets)
+	s.targets.start(run, s.devices, s.options.Targets)
 	return nil
 }
 
@@ -163,50 +167,6 @@ func (s *Server) Config() *config.Config {
 	return s.cfg
 }
 
-// problem records an error, and logs it.
-func (s *Server) problem(p Problem) {
-	explain(&p)
-	now := time.Now()
-	s.problems.add(now, p)
-	hidden, ok := s.logged.Allow(now)
-	if !ok {
-		return
-	}
-	if hidden > 0 {
-		s.log.Warn("too many problems for the log; the list of problems counts them all", "left out", hidden)
-	}
-	s.log.Warn(clip(p.What), "source", p.Source, "device", p.Device, "peer", p.Peer, "meaning", p.Meaning, "remedy", p.Remedy)
-}
-
-func (s *Server) verbsDevices() (list []*verbs.Device) {
-	for _, d := range s.devices {
-		list = append(list, d.dev)
-	}
-	return list
-}
-
-// gauges are what the daemon itself counts, for the metrics.
-func (s *Server) gauges() (list []metrics.Gauge) {
-	s.visits.each(func(kind string, c visitCount) {
-		for _, g := range []struct {
-			name, help string
-			value      uint64
-		}{
-			{"target_clients", "clients that were taken, by target", c.begun},
-			{"target_failures", "clients whose run ended with an error, by target", c.failed},
-			{"target_refusals", "clients that were not taken, by target", c.refused},
-		} {
-			list = append(list, metrics.Gauge{Name: g.name, Help: g.help, Label: "target", LabelValue: kind, Value: float64(g.value), Total: true})
-		}
-	})
-	_, total := s.problems.latest()
-	return append(append(list, leaseGauges(s.devices)...),
-		metrics.Gauge{Name: "clients", Help: "clients that are there now", Value: float64(s.visits.size())},
-		metrics.Gauge{Name: "errors", Help: "errors that were recorded", Value: float64(total), Total: true},
-		metrics.Gauge{Name: "start_time_seconds", Help: "when the daemon began, in Unix time", Value: float64(s.begin.UnixMilli()) / 1000},
-	)
-}
-
 // Reload has the daemon do what next says, as far as it can without a restart.
 // It returns the settings that it cannot, see config.NeedRestart.
 func (s *Server) Reload(next *config.Config) (restart []string, err error) {
@@ -224,22 +184,14 @@ func (s *Server) Reload(next *config.Config) (restart []string, err error) {
 	if s.options.Level != nil {
 		s.options.Level.Set(held.Log.Level)
 	}
-	return restart, s.export(&held)
-}
-
-// admit records a client, unless there are too many or the daemon ends.
-func (s *Server) admit(kind, device string, peer net.Addr, most int) (*Visit, error) {
-	if s.drain.Load() {
-		return nil, errDraining
-	}
-	return s.visits.begin(time.Now(), kind, device, peer, most)
+	return restart, s.exports.apply(&held)
 }
 
 // Shutdown ends everything: no client is taken any more, transfers under way
 // may finish until ctx ends, then all connections are closed, and the devices.
 // The error says what was cut off.
 func (s *Server) Shutdown(ctx context.Context) error {
-	s.drain.Store(true)
+	s.records.draining.Store(true)
 	err := s.drained(ctx)
 	return errors.Join(err, s.close())
 }
@@ -255,7 +207,7 @@ func (s *Server) drained(ctx context.Context) error {
 	defer tick.Stop()
 	var was uint64
 	for first := true; ; first = false {
-		clients, connected, busy, moved := s.visits.ofTargets(), 0, 0, uint64(0)
+		clients, connected, busy, moved := s.records.visits.ofTargets(), 0, 0, uint64(0)
 		for _, d := range s.devices {
 			q := d.dev.QPStats()
 			moved += q.TxBytes + q.RxBytes
@@ -279,14 +231,12 @@ const closeTime = 3 * time.Second
 
 func (s *Server) close() error {
 	s.closeOnce.Do(func() {
-		s.cut.Store(true)
+		s.records.cutOff.Store(true)
 		s.stopTargets()
 		var errs []error
 		ctx, cancel := context.WithTimeout(context.Background(), closeTime)
 		defer cancel()
-		for _, e := range s.exporters {
-			errs = append(errs, e.stop(ctx))
-		}
+		errs = append(errs, s.exports.stop(ctx))
 		for _, a := range []*admin{s.admin, s.probing} {
 			if a != nil {
 				errs = append(errs, a.close())
@@ -298,16 +248,8 @@ func (s *Server) close() error {
 		for _, d := range s.devices {
 			errs = append(errs, d.close()) // ends what is still waited for
 		}
-		for _, e := range s.exporters {
-			e.wg.Wait()
-		}
 		s.targets.wg.Wait()
-		s.exporting.Lock() // a reload may be under way
-		defer s.exporting.Unlock()
-		for _, m := range s.memory {
-			errs = append(errs, m.Close()) // it can no longer be reached
-		}
-		s.memory = nil
+		errs = append(errs, s.exports.free())
 		s.closeErr = errors.Join(errs...)
 	})
 	return s.closeErr

@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -16,6 +15,8 @@ import (
 // it. Which one a client is for is seen from its request.
 type switchboard struct {
 	d       *device
+	records *records
+	clients int // of a target, at most
 	port    int
 	space   string
 	targets []*Target
@@ -37,9 +38,10 @@ func (b *switchboard) choose(p cm.Params, private []byte) int {
 	return rest
 }
 
-// run takes requests until ctx ends, and waits for those under way.
-func (b *switchboard) run(ctx context.Context, s *Server) error {
-	cfg := cm.ListenConfig{Backlog: 4 * s.Config().Targets.Clients}
+// run takes requests until ctx ends, and waits for those under way. It calls
+// serving when clients can come.
+func (b *switchboard) run(ctx context.Context, serving func()) error {
+	cfg := cm.ListenConfig{Backlog: 4 * b.clients}
 	if b.space == spaceRDMAUDP {
 		cfg.Space, cfg.Type = cm.UDP, verbs.UD
 	}
@@ -48,14 +50,12 @@ func (b *switchboard) run(ctx context.Context, s *Server) error {
 		return err
 	}
 	if b.space == spaceRDMATCP {
-		ln.Greet(func(g *cm.Greeting) (cm.AcceptConfig, error) { return b.greet(s, g) })
+		ln.Greet(b.greet)
 	}
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer ln.Close()
-	for _, st := range b.states {
-		s.targets.set(st, "serving", nil)
-	}
+	serving()
 	for {
 		r, err := ln.Accept(ctx)
 		if err != nil {
@@ -63,7 +63,7 @@ func (b *switchboard) run(ctx context.Context, s *Server) error {
 		}
 		i := b.choose(r.Params(), r.PrivateData())
 		if i < 0 {
-			b.unknown(s, r)
+			b.unknown(r)
 			continue
 		}
 		h, t := b.hosts[i], b.targets[i]
@@ -83,12 +83,12 @@ func (b *switchboard) run(ctx context.Context, s *Server) error {
 
 // greet answers a request before anything is made for its peer, which may not
 // exist. What fits no target comes to run, which records it.
-func (b *switchboard) greet(s *Server, g *cm.Greeting) (cm.AcceptConfig, error) {
+func (b *switchboard) greet(g *cm.Greeting) (cm.AcceptConfig, error) {
 	i := b.choose(g.Params, g.PrivateData)
 	if i < 0 {
 		return cm.AcceptConfig{}, cm.ErrUndecided
 	}
-	if s.drain.Load() || s.visits.room(b.targets[i].Name, g.Remote.Addr().String(), s.cfg.Targets.Clients) != nil {
+	if b.records.draining.Load() || b.records.visits.room(b.targets[i].Name, g.Remote.Addr().String(), b.clients) != nil {
 		return cm.AcceptConfig{}, &cm.RejectedError{Reason: cm.ReasonNoResources}
 	}
 	if greet := b.targets[i].Greet; greet != nil {
@@ -98,7 +98,7 @@ func (b *switchboard) greet(s *Server, g *cm.Greeting) (cm.AcceptConfig, error) 
 }
 
 // unknown refuses a client that no target is for.
-func (b *switchboard) unknown(s *Server, r *cm.Request) {
+func (b *switchboard) unknown(r *cm.Request) {
 	p := r.Params()
 	var names []string
 	for _, t := range b.targets {
@@ -108,17 +108,4 @@ func (b *switchboard) unknown(s *Server, r *cm.Request) {
 		b.port, strings.Join(names, ", "), p.RetryCount, p.RNRRetry, p.ResponderResources, p.InitiatorDepth)
 	b.hosts[0].Refused(r.RemoteAddr(), err)
 	_ = r.RejectReason(cm.ReasonConsumer, nil) // the peer may be gone
-}
-
-// runSwitchboard is runTarget of all the targets of a port.
-func (s *Server) runSwitchboard(ctx context.Context, b *switchboard) {
-	err := b.run(ctx, s)
-	for i, st := range b.states {
-		s.targetEnded(ctx, b.d, b.targets[i].Name, st, err)
-	}
-}
-
-// ended reports whether the error of a target only says that it was to end.
-func endedBy(ctx context.Context, err error) bool {
-	return err == nil || ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, errNetClosed) || errors.Is(err, cm.ErrClosed))
 }

@@ -279,7 +279,7 @@ func (h *Host) listenToGroup(ctx context.Context, group netip.Addr) error {
 			return nil
 		}
 		if err != nil && res.Messages == 0 {
-			h.s.problem(Problem{Device: h.Device.Addr().String(), Source: h.name, What: fmt.Sprintf("group %v: %v", group, err)})
+			h.records.problem(Problem{Device: h.Device.Addr().String(), Source: h.name, What: fmt.Sprintf("group %v: %v", group, err)})
 			return err
 		}
 		if g, full := h.Begin(groupAddr{group, res.Sender}); full == nil {
