@@ -153,7 +153,6 @@ var over = map[string]int{
 	"programs/interop/perftest.connecting": 45,
 	"programs/interop/perftest.session":    46,
 	"qp.QP":                                61,
-	"programs/ucma.Client":                 43,
 }
 
 // methodProblems reports the types that have too much (count_test.go), and what

@@ -128,7 +128,7 @@ func (c *Client) bind(in *abi.BindCmd) ([]byte, uabi.Errno) {
 	if errno := refused(&in.Addr); errno != 0 {
 		return nil, errno
 	}
-	i, errno := c.usable(in.ID)
+	i, errno := c.ids.usable(in.ID)
 	if errno != 0 {
 		return nil, errno
 	}
@@ -173,7 +173,7 @@ func (c *Client) resolve(in *abi.ResolveCmd) ([]byte, uabi.Errno) {
 			return nil, errno
 		}
 	}
-	i, errno := c.usable(in.ID)
+	i, errno := c.ids.usable(in.ID)
 	if errno != 0 {
 		return nil, errno
 	}
@@ -199,7 +199,7 @@ func (c *Client) resolveTo(i *ident, src, dst netip.AddrPort, timeout time.Durat
 		dev = towards(c.devices(), dst.Addr())
 	}
 	if dev == nil {
-		c.fail(i, cm.EventAddrError, uabi.ENODEV)
+		c.queue.fail(i, cm.EventAddrError, uabi.ENODEV)
 		return 0
 	}
 	if dst.Addr().IsUnspecified() { // this host
@@ -219,12 +219,6 @@ func (c *Client) resolveTo(i *ident, src, dst netip.AddrPort, timeout time.Durat
 		i.wild = false
 	}
 	return 0
-}
-
-// fail queues an event of something that has failed.
-func (c *Client) fail(i *ident, t cm.EventType, errno uabi.Errno) {
-	c.events = append(c.events, &event{of: i,
-		Event: abi.Event{UID: i.uid, ID: i.number, Type: uint32(t), Status: -int32(errno)}})
 }
 
 func (c *Client) resolveRoute(i *ident, value uint32) ([]byte, uabi.Errno) {
@@ -301,7 +295,7 @@ func (c *Client) query(cmd *abi.Command) ([]byte, uabi.Errno) {
 
 // answer answers a question about an ID.
 func answer(c *Client, cmd *abi.Command, reply func(r *abi.Route, i *ident, option uint32) []byte) ([]byte, uabi.Errno) {
-	i, value, errno := named(c, cmd)
+	i, value, errno := c.ids.named(cmd)
 	if errno != 0 {
 		return nil, errno
 	}

@@ -43,13 +43,10 @@ type Client struct {
 	signal  *signal
 
 	// Guarded by mu:
-	ch       *cm.EventChannel
-	events   []*event
-	idents   map[uint32]*ident
-	byID     map[*cm.ID]*ident
-	requests map[*cm.ID]*event // that wait in events
-	groups   map[uint32]*group
-	closed   bool
+	ch     *cm.EventChannel
+	queue  eventQueue
+	ids    idTable
+	closed bool
 }
 
 // mu guards all clients: they are of one program, and an ID may go from one to
@@ -66,8 +63,7 @@ func Open(p Program, devs func() []Device) (*Client, error) {
 		return nil, err
 	}
 	c := &Client{program: p, devs: devs, signal: s,
-		wake: make(chan struct{}, 1), done: make(chan struct{}),
-		idents: map[uint32]*ident{}, byID: map[*cm.ID]*ident{}, requests: map[*cm.ID]*event{}, groups: map[uint32]*group{}}
+		wake: make(chan struct{}, 1), done: make(chan struct{}), queue: newEventQueue(), ids: newIDTable()}
 	c.ch = cm.NewEventChannel(cm.WithDevicesOf(c.devices), cm.WithNotify(func() {
 		select {
 		case c.wake <- struct{}{}:
@@ -127,13 +123,8 @@ func (c *Client) Close() error {
 	c.closed = true
 	delete(open, c)
 	close(c.done)
-	for _, i := range c.idents {
-		all.ids.give(i.number)
-	}
-	for _, g := range c.groups {
-		all.groups.give(g.number)
-	}
-	c.idents, c.byID, c.groups, c.events, c.requests = nil, nil, nil, nil, nil
+	c.ids.clear()
+	c.queue = eventQueue{}
 	err := c.ch.Close()
 	c.signal.close()
 	return err
@@ -158,7 +149,7 @@ func (c *Client) command(cmd *abi.Command) ([]byte, uabi.Errno) {
 	switch {
 	case c.closed:
 		return nil, uabi.EBADF
-	case len(c.events) >= leastEvents+eventsOfID*(len(c.idents)+len(c.groups)) && !taking[cmd.Number]:
+	case len(c.queue.list) >= leastEvents+eventsOfID*c.ids.size() && !taking[cmd.Number]:
 		return nil, uabi.ENOMEM
 	}
 	h := &handlers[cmd.Number]
@@ -226,7 +217,7 @@ func parsed[T any](parse func(abi.Number, []byte) (T, uabi.Errno), do func(*Clie
 // onID is that of a command that names an ID, and has another value.
 func onID(do func(c *Client, i *ident, value uint32) ([]byte, uabi.Errno)) handler {
 	return parsed(abi.ParseID, func(c *Client, in *abi.IDCmd) ([]byte, uabi.Errno) {
-		i, errno := c.usable(in.ID)
+		i, errno := c.ids.usable(in.ID)
 		if errno != 0 {
 			return nil, errno
 		}
@@ -240,7 +231,7 @@ func Datagrams(local netip.Addr) bool {
 	mu.Lock()
 	defer mu.Unlock()
 	for c := range open {
-		for _, i := range c.idents {
+		for _, i := range c.ids.idents {
 			if i.datagrams && !i.wild && i.id.LocalAddr().Addr() == local {
 				return true
 			}
@@ -272,7 +263,7 @@ func (c *Client) createID(in *abi.CreateIDCmd) ([]byte, uabi.Errno) {
 			return nil, uabi.EINVAL
 		}
 	}
-	i := c.enter(id, in.UID)
+	i := c.ids.enter(id, in.UID)
 	if i == nil {
 		id.Close()
 		return nil, uabi.ENOMEM
@@ -286,20 +277,12 @@ func (c *Client) createID(in *abi.CreateIDCmd) ([]byte, uabi.Errno) {
 var qpTypes = map[uint8]verbs.QPType{2: verbs.RC, 3: verbs.UC, 4: verbs.UD}
 
 func (c *Client) destroyID(in *abi.IDCmd) ([]byte, uabi.Errno) {
-	i, errno := c.find(in.ID)
+	i, errno := c.ids.find(in.ID)
 	if errno != 0 {
 		return nil, errno
 	}
-	all.ids.give(i.number)
-	delete(c.idents, i.number)
-	delete(c.byID, i.id)
-	for n, g := range c.groups {
-		if g.of == i {
-			delete(c.groups, n)
-			all.groups.give(n)
-		}
-	}
+	c.ids.remove(i)
 	i.id.Close()
-	c.drop(func(e *event) bool { return e.of == i })
+	c.queue.drop(func(e *event) bool { return e.of == i })
 	return abi.U32(i.reported), 0
 }

@@ -47,7 +47,7 @@ func (c *Client) connect(in *abi.ConnectCmd) ([]byte, uabi.Errno) {
 	if !in.Param.Valid {
 		return nil, uabi.EINVAL
 	}
-	i, errno := c.usable(in.ID)
+	i, errno := c.ids.usable(in.ID)
 	if errno != 0 {
 		return nil, errno
 	}
@@ -78,7 +78,7 @@ func (c *Client) listen(i *ident, value uint32) ([]byte, uabi.Errno) {
 // accept accepts a request; or, of the side that has asked, it says that this
 // side is ready.
 func (c *Client) accept(in *abi.ConnectCmd) ([]byte, uabi.Errno) {
-	i, errno := c.usable(in.ID)
+	i, errno := c.ids.usable(in.ID)
 	if errno != 0 {
 		return nil, errno
 	}
@@ -104,7 +104,7 @@ const (
 )
 
 func (c *Client) reject(in *abi.RejectCmd) ([]byte, uabi.Errno) {
-	i, errno := c.usable(in.ID)
+	i, errno := c.ids.usable(in.ID)
 	if errno != 0 {
 		return nil, errno
 	}

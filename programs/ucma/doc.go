@@ -5,7 +5,9 @@
 // with the distribution's librdmacm so makes connections, and its peers may be
 // this software, Linux, or an adapter.
 //
-// A Client is one open file of a program. Command takes what the program wrote
+// A Client is one open file of a program. It joins the table of its IDs and
+// groups (ident.go) and the queue of its events (queue.go) with the connection
+// manager. Command takes what the program wrote
 // to it, and gives what the kernel would have answered, errors too. Ready is
 // readable while events wait.
 //

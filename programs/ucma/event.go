@@ -10,14 +10,6 @@ import (
 	"github.com/gosoftroce/rocev2/rdma/cm"
 )
 
-// event waits for the program.
-type event struct {
-	abi.Event
-	of      *ident // that counts it: of a request, the listener
-	group   *group // of MULTICAST_JOIN and MULTICAST_ERROR
-	request *cm.ID // of CONNECT_REQUEST: it has no number before the program takes it
-}
-
 // collect takes what has happened from the connection manager.
 func (c *Client) collect() {
 	if c.closed {
@@ -26,7 +18,7 @@ func (c *Client) collect() {
 	for e, err := c.ch.Poll(); e != nil && err == nil; e, err = c.ch.Poll() {
 		c.happened(e)
 	}
-	c.signal.show(len(c.events) > 0)
+	c.signal.show(c.queue.first() != nil)
 }
 
 // happened queues an event, if the program is to know it.
@@ -35,10 +27,10 @@ func (c *Client) happened(e *cm.Event) {
 		c.requested(e)
 		return
 	}
-	i := c.byID[e.ID]
+	i := c.ids.byID[e.ID]
 	if i == nil {
-		if waiting := c.requests[e.ID]; waiting != nil && e.Type != cm.EventEstablished { // the peer has given up
-			c.drop(func(q *event) bool { return q == waiting })
+		if waiting := c.queue.requests[e.ID]; waiting != nil && e.Type != cm.EventEstablished { // the peer has given up
+			c.queue.drop(func(q *event) bool { return q == waiting })
 		}
 		return
 	}
@@ -61,12 +53,12 @@ func (c *Client) happened(e *cm.Event) {
 		return // the request was not accepted, so the program does not know the ID
 	}
 	describe(ev, e)
-	c.events = append(c.events, ev)
+	c.queue.add(ev)
 }
 
 // requested queues a request, if there is room: else it comes again.
 func (c *Client) requested(e *cm.Event) {
-	l := c.byID[e.Listener]
+	l := c.ids.byID[e.Listener]
 	if l == nil || l.waiting >= l.backlog {
 		if l != nil {
 			_ = e.ID.Ignore() // the peer may have given up
@@ -74,26 +66,9 @@ func (c *Client) requested(e *cm.Event) {
 		e.ID.Close()
 		return
 	}
-	l.waiting++
 	ev := &event{of: l, request: e.ID, Event: abi.Event{UID: l.uid, Type: uint32(e.Type)}}
 	describe(ev, e)
-	c.requests[e.ID] = ev
-	c.events = append(c.events, ev)
-}
-
-// drop takes events out, and rejects their requests.
-func (c *Client) drop(which func(*event) bool) {
-	c.events = slices.DeleteFunc(c.events, func(e *event) bool {
-		if !which(e) {
-			return false
-		}
-		if e.request != nil {
-			e.of.waiting--
-			delete(c.requests, e.request)
-			e.request.Close()
-		}
-		return true
-	})
+	c.queue.add(ev)
 }
 
 // describe fills in what the two sides tell each other.
@@ -127,33 +102,22 @@ const hopLimit = 64
 
 func (c *Client) getEvent(cmd *abi.Command) ([]byte, uabi.Errno) {
 	c.collect()
-	var e *event
-	for e == nil {
-		if len(c.events) == 0 {
-			return nil, uabi.EAGAIN
-		}
-		if e = c.events[0]; e.request == nil {
+	e := c.queue.first()
+	for ; e != nil && e.request != nil; e = c.queue.first() {
+		if i := c.ids.enter(e.request, 0); i != nil {
+			e.ID = i.number
+			i.engaged, i.datagrams, i.routed = true, e.of.datagrams, !e.of.datagrams
+			e.request.Take()
 			break
 		}
-		i := c.enter(e.request, 0)
-		if i == nil { // the request comes again, and does not hold up later events
-			_ = e.request.Ignore()
-			full := e
-			c.drop(func(q *event) bool { return q == full })
-			e = nil
-			continue
-		}
-		e.ID = i.number
-		i.engaged, i.datagrams, i.routed = true, e.of.datagrams, !e.of.datagrams
-		delete(c.requests, e.request)
-		e.of.waiting--
-		e.request.Take()
+		// The request comes again, and does not hold up later events.
+		_ = e.request.Ignore()
+		c.queue.drop(func(q *event) bool { return q == e })
 	}
-	c.events = slices.Delete(c.events, 0, 1)
-	e.of.reported++
-	if e.group != nil {
-		e.group.reported++
+	if e == nil {
+		return nil, uabi.EAGAIN
 	}
+	c.queue.take()
 	return e.Encode(cmd.Out), 0
 }
 
@@ -170,7 +134,7 @@ func (c *Client) migrate(in *abi.IDCmd) ([]byte, uabi.Errno) {
 	if from.closed {
 		return nil, uabi.EBADF
 	}
-	i, errno := from.usable(in.ID)
+	i, errno := from.ids.usable(in.ID)
 	if errno != 0 {
 		return nil, errno
 	}
@@ -189,26 +153,7 @@ func (c *Client) move(i *ident, to *Client) error {
 	if err := i.id.MigrateID(to.ch); err != nil {
 		return err
 	}
-	delete(c.idents, i.number)
-	delete(c.byID, i.id)
-	to.idents[i.number], to.byID[i.id] = i, i
-	for n, g := range c.groups {
-		if g.of == i {
-			delete(c.groups, n)
-			to.groups[n] = g
-		}
-	}
-	c.events = slices.DeleteFunc(c.events, func(e *event) bool {
-		if e.of != i {
-			return false
-		}
-		if e.request != nil {
-			delete(c.requests, e.request)
-			to.requests[e.request] = e
-			_ = e.request.MigrateID(to.ch) // it fails only if to is closed
-		}
-		to.events = append(to.events, e)
-		return true
-	})
+	c.ids.move(i, &to.ids)
+	c.queue.move(i, &to.queue, func(request *cm.ID) { _ = request.MigrateID(to.ch) }) // it fails only if to is closed
 	return nil
 }

@@ -66,21 +66,35 @@ func (n *numbers) take() (uint32, bool) {
 func (n *numbers) give(v uint32)     { delete(n.used, v) }
 func (n *numbers) has(v uint32) bool { return n.used[v] }
 
+// idTable is the IDs and the groups of a client.
+type idTable struct {
+	idents map[uint32]*ident
+	byID   map[*cm.ID]*ident
+	groups map[uint32]*group
+}
+
+func newIDTable() idTable {
+	return idTable{map[uint32]*ident{}, map[*cm.ID]*ident{}, map[uint32]*group{}}
+}
+
+// size returns how many IDs and groups there are.
+func (t *idTable) size() int { return len(t.idents) + len(t.groups) }
+
 // enter gives an ID a number. It returns nil if there is none.
-func (c *Client) enter(id *cm.ID, uid uint64) *ident {
+func (t *idTable) enter(id *cm.ID, uid uint64) *ident {
 	n, ok := all.ids.take()
 	if !ok {
 		return nil
 	}
 	i := &ident{number: n, id: id, uid: uid}
-	c.idents[n] = i
-	c.byID[id] = i
+	t.idents[n] = i
+	t.byID[id] = i
 	return i
 }
 
 // find returns an ID of the client.
-func (c *Client) find(number uint32) (*ident, uabi.Errno) {
-	if i := c.idents[number]; i != nil {
+func (t *idTable) find(number uint32) (*ident, uabi.Errno) {
+	if i := t.idents[number]; i != nil {
 		return i, 0
 	}
 	if all.ids.has(number) {
@@ -89,21 +103,75 @@ func (c *Client) find(number uint32) (*ident, uabi.Errno) {
 	return nil, uabi.ENOENT
 }
 
-// named returns the ID that a command names, with its other value.
-func named(c *Client, cmd *abi.Command) (*ident, uint32, uabi.Errno) {
-	in, errno := abi.ParseID(cmd.Number, cmd.In)
-	if errno != 0 {
-		return nil, 0, errno
-	}
-	i, errno := c.usable(in.ID)
-	return i, in.Value, errno
-}
-
 // usable is find for what needs the device.
-func (c *Client) usable(number uint32) (*ident, uabi.Errno) {
-	i, errno := c.find(number)
+func (t *idTable) usable(number uint32) (*ident, uabi.Errno) {
+	i, errno := t.find(number)
 	if errno == 0 && i.removed {
 		return nil, uabi.EIO
 	}
 	return i, errno
+}
+
+// named returns the ID that a command names, with its other value.
+func (t *idTable) named(cmd *abi.Command) (*ident, uint32, uabi.Errno) {
+	in, errno := abi.ParseID(cmd.Number, cmd.In)
+	if errno != 0 {
+		return nil, 0, errno
+	}
+	i, errno := t.usable(in.ID)
+	return i, in.Value, errno
+}
+
+// remove takes an ID and its groups out, and gives their numbers back.
+func (t *idTable) remove(i *ident) {
+	all.ids.give(i.number)
+	delete(t.idents, i.number)
+	delete(t.byID, i.id)
+	for _, g := range t.groups {
+		if g.of == i {
+			t.leave(g)
+		}
+	}
+}
+
+// join enters a group of an ID, whose event will come. It returns nil if there
+// is no number.
+func (t *idTable) join(i *ident, uid uint64) *group {
+	n, ok := all.groups.take()
+	if !ok {
+		return nil
+	}
+	g := &group{number: n, uid: uid, of: i}
+	t.groups[n] = g
+	return g
+}
+
+// leave takes a group out.
+func (t *idTable) leave(g *group) {
+	delete(t.groups, g.number)
+	all.groups.give(g.number)
+}
+
+// move takes an ID and its groups to the table of another client.
+func (t *idTable) move(i *ident, to *idTable) {
+	delete(t.idents, i.number)
+	delete(t.byID, i.id)
+	to.idents[i.number], to.byID[i.id] = i, i
+	for n, g := range t.groups {
+		if g.of == i {
+			delete(t.groups, n)
+			to.groups[n] = g
+		}
+	}
+}
+
+// clear takes all of them out.
+func (t *idTable) clear() {
+	for _, i := range t.idents {
+		all.ids.give(i.number)
+	}
+	for _, g := range t.groups {
+		all.groups.give(g.number)
+	}
+	*t = idTable{}
 }

@@ -14,7 +14,7 @@ import (
 const maxOption = 4096
 
 func (c *Client) setOption(in *abi.SetOptionCmd) ([]byte, uabi.Errno) {
-	i, errno := c.usable(in.ID)
+	i, errno := c.ids.usable(in.ID)
 	if errno != 0 {
 		return nil, errno
 	}
@@ -91,30 +91,28 @@ func (c *Client) join(in *abi.JoinCmd) ([]byte, uabi.Errno) {
 	if errno := refused(&in.Addr); errno != 0 || in.Flags > abi.JoinSendOnly {
 		return nil, uabi.EINVAL
 	}
-	i, errno := c.usable(in.ID)
+	i, errno := c.ids.usable(in.ID)
 	switch {
 	case errno != 0:
 		return nil, errno
 	case i.wild || i.id.Device() == nil || !i.datagrams:
 		return nil, uabi.EINVAL
 	}
-	n, ok := all.groups.take()
-	if !ok {
+	g := c.ids.join(i, in.UID)
+	if g == nil {
 		return nil, uabi.ENOMEM
 	}
-	g := &group{number: n, uid: in.UID, of: i}
 	i.joins = append(i.joins, g)
 	if err := i.id.JoinMulticast(address(&in.Addr).Addr()); err != nil {
 		i.joins = i.joins[:len(i.joins)-1]
-		all.groups.give(n)
+		c.ids.leave(g)
 		return nil, errnoOf(err)
 	}
-	c.groups[n] = g
-	return abi.U32(n), 0
+	return abi.U32(g.number), 0
 }
 
 func (c *Client) leave(in *abi.IDCmd) ([]byte, uabi.Errno) {
-	g := c.groups[in.ID]
+	g := c.ids.groups[in.ID]
 	switch {
 	case g == nil && all.groups.has(in.ID):
 		return nil, uabi.EINVAL
@@ -122,8 +120,7 @@ func (c *Client) leave(in *abi.IDCmd) ([]byte, uabi.Errno) {
 		return nil, uabi.ENOENT
 	}
 	g.left = true
-	delete(c.groups, g.number)
-	all.groups.give(g.number)
-	c.drop(func(e *event) bool { return e.group == g })
+	c.ids.leave(g)
+	c.queue.drop(func(e *event) bool { return e.group == g })
 	return abi.U32(g.reported), 0
 }
