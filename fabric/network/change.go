@@ -7,7 +7,7 @@ package network
 // still need, a switch while its buffer is full and a host by Pause, come again
 // with the cable.
 func (n *Network) SetCable(i int, up bool) {
-	n.together("SetCable")
+	n.parts.together("SetCable")
 	if n.up[i] == up {
 		return
 	}
@@ -25,7 +25,7 @@ func (n *Network) SetCable(i int, up bool) {
 			n.partOf(int(n.links[l].node)).wake(l)
 		}
 	}
-	n.exchange()
+	n.parts.exchange()
 	if n.reroute != nil {
 		n.At(n.Now()+n.converge, n.follow)
 	}

@@ -17,29 +17,21 @@ func (n *Network) divide(c *Config) error {
 		if err != nil {
 			return fmt.Errorf("network: %d cables are too many: %w", len(c.Cables), err)
 		}
-		a := &part{net: n, number: i, q: q, source: n.source, links: n.links, hosts: n.hosts, switches: n.switches, inside: -1, first: event.Never,
+		a := &part{net: n, windows: &n.parts, number: i, q: q, source: n.source, links: n.links, hosts: n.hosts, switches: n.switches, inside: -1, first: event.Never,
 			flights: make([]fifo, len(n.links))}
 		a.out[0], a.out[1] = make([]box, parts), make([]box, parts)
-		n.parts = append(n.parts, a)
+		n.parts.all = append(n.parts.all, a)
 	}
 	for i := range n.hosts {
-		n.hosts[i].part = n.parts[of[i]]
+		n.hosts[i].part = n.parts.all[of[i]]
 	}
 	for i := range n.switches {
-		n.switches[i].part = n.parts[of[c.Hosts+i]]
+		n.switches[i].part = n.parts.all[of[c.Hosts+i]]
 	}
-	n.lookahead = event.Never
+	n.parts.begin()
 	for i := range c.Cables {
 		if k := &c.Cables[i]; of[k.A] != of[k.B] {
-			n.lookahead = min(n.lookahead, k.Delay)
-		}
-	}
-	n.turn = func(i int) { n.parts[i].play() }
-	if n.parallel == nil {
-		n.parallel = func(parts int, turn func(int)) {
-			for i := range parts {
-				turn(i)
-			}
+			n.parts.lookahead = min(n.parts.lookahead, k.Delay)
 		}
 	}
 	return nil
@@ -47,7 +39,7 @@ func (n *Network) divide(c *Config) error {
 
 // Parts returns how many parts the network has: Config.Parts, or fewer if its
 // cables cannot be cut so often.
-func (n *Network) Parts() int { return len(n.parts) }
+func (n *Network) Parts() int { return len(n.parts.all) }
 
 // PartOf returns the part that a node is in.
 func (n *Network) PartOf(node int) int { return n.partOf(node).number }

@@ -20,7 +20,7 @@ type Network struct {
 	links    []link
 	hosts    []host
 	switches []swtch
-	parts    partList
+	parts    windows
 	classOf  [64]uint8 // as hosts see it
 	mtu      int
 	tap      func(Sight)
@@ -29,17 +29,8 @@ type Network struct {
 	reroute  func([]bool) []Table
 	converge Time
 	scripts  heap.Heap[Time, func()]
+	played   uint64 // scripts, between windows
 	err      error
-
-	// Where there are several parts.
-	lookahead Time // what is sent arrives so much later in another part, at least
-	parallel  func(parts int, turn func(part int))
-	turn      func(part int) // of each window
-	until     event.Bound    // of the window
-	between   []func()
-	side      int    // of the boxes that are being filled
-	played    uint64 // scripts
-	apart     bool   // a window is open
 }
 
 // host is what the network knows of one.
@@ -70,7 +61,7 @@ func New(c Config) (*Network, error) {
 		return nil, err
 	}
 	n := &Network{
-		mtu: c.MTU, reroute: c.Reroute, converge: c.Converge, parallel: c.Parallel,
+		mtu: c.MTU, reroute: c.Reroute, converge: c.Converge, parts: windows{parallel: c.Parallel},
 		source: sources{2 * len(c.Cables), c.Hosts, len(c.Switches)},
 		hosts:  make([]host, c.Hosts), switches: make([]swtch, len(c.Switches)),
 		links: make([]link, 2*len(c.Cables)), up: make([]bool, len(c.Cables)),
@@ -191,8 +182,8 @@ func (n *Network) Ports(node int) int { return len(*n.ports(node)) }
 // of a network that is divided must not ask: what the network calls has the
 // time.
 func (n *Network) Now() Time {
-	n.together("Now")
-	return n.parts[0].q.Now()
+	n.parts.together("Now")
+	return n.parts.all[0].q.Now()
 }
 
 // TimeOf is Now for a host, that it may call whenever it runs.
@@ -226,15 +217,15 @@ func (n *Network) SetTimer(number int, at Time) {
 // At has f called at a time: scripts that start flows or change cables. Calls
 // of one time keep the order in which At was called.
 func (n *Network) At(at Time, f func()) {
-	n.together("At")
-	n.scripts.Push(max(at, n.parts[0].q.Now()), f)
+	n.parts.together("At")
+	n.scripts.Push(max(at, n.parts.all[0].q.Now()), f)
 	n.arm()
 }
 
 // arm makes the first script due.
 func (n *Network) arm() {
-	if at, ok := n.scripts.Min(); ok && len(n.parts) == 1 {
-		n.parts[0].q.Schedule(n.source.script(), at)
+	if at, ok := n.scripts.Min(); ok && len(n.parts.all) == 1 {
+		n.parts.all[0].q.Schedule(n.source.script(), at)
 	}
 }
 
@@ -249,10 +240,10 @@ func (n *Network) script() {
 // that time is Now. Of event.Never it runs until nothing is pending, and the
 // time is that of the last event.
 func (n *Network) Run(until Time) uint64 {
-	n.together("Run")
+	n.parts.together("Run")
 	before := n.events()
-	if len(n.parts) == 1 {
-		n.parts[0].run(until)
+	if len(n.parts.all) == 1 {
+		n.parts.all[0].run(until)
 	} else {
 		n.runParts(until)
 	}
@@ -261,7 +252,7 @@ func (n *Network) Run(until Time) uint64 {
 
 // events returns how many there have been.
 func (n *Network) events() (sum uint64) {
-	for _, a := range n.parts {
+	for _, a := range n.parts.all {
 		sum += a.q.Fired()
 	}
 	return sum + n.played

@@ -8,10 +8,11 @@ import (
 // events touch nothing but it, except for what it posts to other parts. Where a
 // network is not divided there is one part, and all is in it.
 type part struct {
-	net    *Network
-	number int
-	q      *event.Queue
-	source sources
+	net     *Network
+	windows *windows
+	number  int
+	q       *event.Queue
+	source  sources
 
 	// Those of the whole network. A part uses what belongs to its nodes.
 	links    []link
@@ -66,7 +67,7 @@ type sighting struct {
 func (a *part) post(l, i uint32) {
 	k := &a.links[l]
 	s := &a.slots.all[i]
-	b := &a.out[a.net.side][k.farPart]
+	b := &a.out[a.windows.side][k.farPart]
 	at := k.arrival(s, k.farCuts)
 	b.packets = append(b.packets, posted{*s, l, at})
 	a.first = min(a.first, at)
@@ -75,13 +76,13 @@ func (a *part) post(l, i uint32) {
 
 // report tells the part of a packet's sender that it was dropped.
 func (a *part) report(to *part, p *Packet, why Drop) {
-	b := &a.out[a.net.side][to.number]
+	b := &a.out[a.windows.side][to.number]
 	b.drops = append(b.drops, dropped{*p, why})
 }
 
 // collect takes what other parts have posted, of one side of the boxes.
 func (a *part) collect(side int) {
-	for _, from := range a.net.parts {
+	for _, from := range a.windows.all {
 		b := &from.out[side][a.number]
 		for j := range b.packets {
 			p := &b.packets[j]
@@ -105,7 +106,7 @@ func (a *part) sight(k *link, s *slot) {
 		x.Pause, x.Mask, x.Off = true, s.DSCP, s.Hops
 		x.Packet = Packet{Size: s.Size}
 	}
-	if a.net.apart {
+	if a.windows.apart {
 		a.seen = append(a.seen, sighting{a.q.Turn(), x})
 		return
 	}

@@ -83,7 +83,7 @@ func TestDisobedience(t *testing.T) {
 	n.Pause(0, 0, 1) // of the switch
 	hosts[1].packets = repeat(Packet{Dst: 0, Size: 1000}, 1)
 	n.Run(event.Millisecond)
-	n.parts[0].setPaused(n.hosts[1].ports[0], 1)
+	n.parts.all[0].setPaused(n.hosts[1].ports[0], 1)
 	n.Kick(1, 0)
 	n.Run(2 * event.Millisecond)
 	if n.Check() == nil || n.Totals().Disobeyed != 1 {

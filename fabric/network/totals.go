@@ -35,7 +35,7 @@ func (t Totals) Inside() uint64 { return t.Sent - t.Delivered - t.Dropped() }
 
 // Totals returns the counters.
 func (n *Network) Totals() (sum Totals) {
-	for _, a := range n.parts {
+	for _, a := range n.parts.all {
 		sum.add(&a.totals)
 	}
 	sum.Events = n.events()
@@ -177,7 +177,7 @@ func (n *Network) Digest() uint64 {
 
 // Idle reports whether nothing is under way: no packet, no timer, no script.
 func (n *Network) Idle() bool {
-	for _, a := range n.parts {
+	for _, a := range n.parts.all {
 		if a.q.First() != event.Never {
 			return false
 		}
@@ -199,9 +199,9 @@ type Sight struct {
 // Cable.Loss does to it. f only looks on: it must not call the network. nil
 // ends it. The digest is the same with and without.
 func (n *Network) Tap(f func(Sight)) {
-	n.together("Tap")
+	n.parts.together("Tap")
 	n.tap = f
-	for _, a := range n.parts {
+	for _, a := range n.parts.all {
 		a.tapped = f != nil
 	}
 }
@@ -216,7 +216,7 @@ func (n *Network) Check() error {
 	}
 	var inside uint64
 	for i := range n.links {
-		far := n.parts[n.links[i].farPart]
+		far := n.parts.all[n.links[i].farPart]
 		slots := far.slots.all
 		for s := far.flights[i].head; s != 0; s = slots[s].next {
 			if slots[s].kind != pause {
@@ -303,11 +303,11 @@ type Held struct {
 // Held calls f with every packet inside the network, those of a queue in their
 // order. f must not call the network.
 func (n *Network) Held(f func(Held)) {
-	n.together("Held")
+	n.parts.together("Held")
 	for i := range n.links {
 		k := &n.links[i]
-		slots := n.parts[k.farPart].slots.all
-		for s := n.parts[k.farPart].flights[i].head; s != 0; s = slots[s].next {
+		slots := n.parts.all[k.farPart].slots.all
+		for s := n.parts.all[k.farPart].flights[i].head; s != 0; s = slots[s].next {
 			if slots[s].kind != pause {
 				f(Held{Node: int(k.node), Port: int(k.port), Packet: slots[s].Packet})
 			}

@@ -20,26 +20,26 @@ func (n *Network) runParts(until Time) {
 		if next := min(first, at); next > until || next == event.Never {
 			break
 		}
-		end := event.BeforeTime(min(later(first, n.lookahead), later(until, 1)))
+		end := event.BeforeTime(min(later(first, n.parts.lookahead), later(until, 1)))
 		script := event.BeforeEvent(n.source.script(), at)
 		scripted = scripted && at <= until && script.Before(end)
 		if scripted {
 			end = script
 		}
 		if first <= at {
-			n.window(end)
+			n.parts.open(end, n.tap)
 		}
 		if scripted {
-			n.exchange()
+			n.parts.exchange()
 			n.parts.advance(at)
 			n.played++
 			n.script()
 		}
 	}
-	n.exchange()
+	n.parts.exchange()
 	if until == event.Never {
 		until = 0
-		for _, a := range n.parts {
+		for _, a := range n.parts.all {
 			until = max(until, a.q.Now())
 		}
 	}
@@ -54,43 +54,69 @@ func later(t, more Time) Time {
 	return t + more
 }
 
-// partList is all parts of a network.
-type partList []*part
+// windows runs the parts of a network, one window after another.
+type windows struct {
+	all       []*part
+	lookahead Time // what is sent arrives so much later in another part, at least
+	parallel  func(parts int, turn func(part int))
+	turn      func(part int) // play, for parallel
+	until     event.Bound    // of the window
+	between   []func()       // called after each window
+	side      int            // of the boxes that are being filled
+	apart     bool           // a window is open
+}
+
+// begin prepares it, before all parts are known. Without parallel the parts
+// take turns.
+func (w *windows) begin() {
+	w.lookahead, w.turn = event.Never, w.play
+	if w.parallel == nil {
+		w.parallel = func(parts int, turn func(int)) {
+			for i := range parts {
+				turn(i)
+			}
+		}
+	}
+}
 
 // first returns when the first event is due, or Never.
-func (l partList) first() Time {
+func (w *windows) first() Time {
 	first := event.Never
-	for _, a := range l {
+	for _, a := range w.all {
 		first = min(first, a.q.First(), a.first)
 	}
 	return first
 }
 
-// window has each part handle its events before a place in their order.
-func (n *Network) window(end event.Bound) {
-	for _, a := range n.parts {
+// open opens a window: each part handles its events before a place in their
+// order. Then a tap, if it is not nil, is told what was sent.
+func (w *windows) open(end event.Bound, tap func(Sight)) {
+	for _, a := range w.all {
 		a.first = event.Never
 	}
-	n.until = end
-	n.side ^= 1
-	n.apart = true
-	n.parallel(len(n.parts), n.turn)
-	n.apart = false
-	for _, f := range n.between {
+	w.until = end
+	w.side ^= 1
+	w.apart = true
+	w.parallel(len(w.all), w.turn)
+	w.apart = false
+	for _, f := range w.between {
 		f()
 	}
-	if n.tap != nil {
-		n.parts.tell(n.tap)
+	if tap != nil {
+		w.tell(tap)
 	}
 }
 
+// play has a part handle its events of the window.
+func (w *windows) play(part int) { w.all[part].play() }
+
 // play is what a part does in a window.
 func (a *part) play() {
-	n := a.net
-	a.collect(n.side ^ 1)
+	w := a.windows
+	a.collect(w.side ^ 1)
 	links := uint32(2 * len(a.links))
 	for {
-		src, ok := a.q.NextBefore(n.until)
+		src, ok := a.q.NextBefore(w.until)
 		switch {
 		case !ok:
 			return
@@ -105,31 +131,31 @@ func (a *part) play() {
 }
 
 // exchange has all parts take what was posted.
-func (n *Network) exchange() {
-	if len(n.parts) == 1 {
+func (w *windows) exchange() {
+	if len(w.all) == 1 {
 		return
 	}
-	for _, a := range n.parts {
-		a.collect(n.side)
+	for _, a := range w.all {
+		a.collect(w.side)
 	}
-	for _, a := range n.parts {
+	for _, a := range w.all {
 		a.first = event.Never
 	}
 }
 
 // advance has the time pass, where all events up to it have been.
-func (l partList) advance(to Time) {
-	for _, a := range l {
+func (w *windows) advance(to Time) {
+	for _, a := range w.all {
 		a.q.Advance(to)
 	}
 }
 
 // tell tells a tap what the parts have sent in a window, in the order in which
 // it would have seen it of one part.
-func (l partList) tell(tap func(Sight)) {
+func (w *windows) tell(tap func(Sight)) {
 	for {
 		var next *part
-		for _, a := range l {
+		for _, a := range w.all {
 			if a.told < len(a.seen) && (next == nil || a.seen[a.told].turn.Before(next.seen[next.told].turn)) {
 				next = a
 			}
@@ -140,15 +166,15 @@ func (l partList) tell(tap func(Sight)) {
 		tap(next.seen[next.told].Sight)
 		next.told++
 	}
-	for _, a := range l {
+	for _, a := range w.all {
 		a.seen, a.told = a.seen[:0], 0
 	}
 }
 
 // together panics where parts run by themselves: a host has called what is
 // about all of them, or a host has panicked.
-func (n *Network) together(what string) {
-	if n.apart {
+func (w *windows) together(what string) {
+	if w.apart {
 		panic(fmt.Sprintf("network: %s while hosts of several parts run, or after one of them has panicked", what))
 	}
 }
@@ -156,4 +182,4 @@ func (n *Network) together(what string) {
 // Between has f called after each window in which parts have run by themselves,
 // when none of them runs: to hand on what hosts of one part have for those of
 // another one. It must not change what happens.
-func (n *Network) Between(f func()) { n.between = append(n.between, f) }
+func (n *Network) Between(f func()) { n.parts.between = append(n.parts.between, f) }

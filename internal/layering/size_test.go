@@ -148,7 +148,6 @@ var over = map[string]int{
 	"e2e/attack.Trial":                     63,
 	"e2e/attack/leases.trial":              44,
 	"hca/engine.Engine":                    62,
-	"fabric/network.Network":               42,
 	"programs/interop/perftest.answerer":   71,
 	"programs/interop/perftest.connecting": 45,
 	"programs/interop/perftest.session":    46,
