@@ -63,8 +63,8 @@ func runWithStats(s streams, held *heldDaemon, path string, args, env []string) 
 const askEvery = 250 * time.Millisecond
 
 // waitAndAsk waits for the program. Meanwhile it has the daemon ask all
-// processes for their counters: one that ends by _exit, as children of fork do,
-// or by a signal, tells none at its end.
+// processes for their counters: one that ends by a signal, or by _exit in a
+// handler, tells none at its end.
 func waitAndAsk(cmd *exec.Cmd, held *os.File) error {
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()

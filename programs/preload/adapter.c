@@ -24,6 +24,7 @@
 
 struct adapter adapter;
 static struct lock load_lock;
+static atomic_bool said_farewell;
 static signals fork_signals;
 static atomic_uint generation = 1; /* 1 + forks that lost the adapter */
 
@@ -243,12 +244,39 @@ void adapter_in_child(void)
 {
 	if (atomic_exchange(&adapter.loaded, false))
 		atomic_fetch_add(&generation, 1);
+	atomic_store(&said_farewell, false);
 	threads_in_child();
 	lock_give(&load_lock, fork_signals);
 }
 
-__attribute__((destructor)) static void farewell(void)
+/*
+ * farewell closes what is open, so that peers and the owner of the port hear
+ * of it.
+ */
+static void farewell(void)
 {
-	if (atomic_load(&adapter.loaded) && !vforked())
+	if (atomic_load(&adapter.loaded) && !vforked() && !atomic_exchange(&said_farewell, true))
 		adapter_call(adapter.farewell, 0, 0, 0, 0, 0);
 }
+
+__attribute__((destructor)) static void at_exit(void)
+{
+	farewell();
+}
+
+/*
+ * Workers that a program has forked often end so, which runs no destructors. A
+ * handler may have interrupted anything, and a thread that is not known to the
+ * adapter yet needs memory: these end at once.
+ */
+#define ENDS(name)                                                             \
+	EXPORT void name(int status)                                           \
+	{                                                                      \
+		if (self.known && !self.inside && !self.handling)              \
+			farewell();                                            \
+		NEXT(name)(status);                                            \
+		__builtin_unreachable();                                       \
+	}
+
+ENDS(_exit)
+ENDS(_Exit)

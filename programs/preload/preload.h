@@ -294,6 +294,7 @@ struct thread {
 	bool switched;        /* the call is on call_stack */
 	bool interrupted;     /* a handler without SA_RESTART has run */
 	unsigned handled;     /* how often a handler has run */
+	unsigned handling;    /* handlers that have not returned */
 	uint64_t deferred;    /* signals that wait for its return */
 	uintptr_t stack;      /* of the thread */
 	size_t stack_size;

@@ -109,7 +109,9 @@ static void to_program(int sig, siginfo_t *info, void *context)
 		sigaction(sig, &none, NULL);
 	}
 	wait = wait_suspend();
+	self.handling++;
 	((handler_function *)handler)(sig, info, context);
+	self.handling--;
 	wait_resume(wait);
 	self.handled++;
 	if (!(flags & SA_RESTART))

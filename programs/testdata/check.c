@@ -456,6 +456,43 @@ static void case_full(void)
 	CHECK(dup(0) == number); /* nothing is left open */
 }
 
+static void leave(int sig)
+{
+	(void)sig;
+	_exit(0);
+}
+
+/* ends is a worker that uses a device and ends by _exit. */
+static void ends(const char *file, int in_handler)
+{
+	pid_t pid = fork();
+	int fd;
+
+	if (pid == 0) {
+		setenv("CHECK_FAREWELL", file, 1);
+		signal(SIGUSR1, leave);
+		fd = open(node, O_RDWR);
+		CHECK(fd >= 0 && echo(fd, 1));
+		if (in_handler)
+			raise(SIGUSR1);
+		_exit(0);
+	}
+	wait_for(pid);
+}
+
+/* A worker that ends by _exit closes its device, but not in a handler. */
+static void case_ends(void)
+{
+	char dir[] = "/tmp/rocev2-check-XXXXXX", file[64];
+
+	CHECK(mkdtemp(dir));
+	snprintf(file, sizeof file, "%s/farewell", dir);
+	ends(file, 1);
+	CHECK(access(file, F_OK) != 0);
+	ends(file, 0);
+	CHECK(access(file, F_OK) == 0 && unlink(file) == 0 && rmdir(dir) == 0);
+}
+
 static void case_nothing(void)
 {
 }
@@ -470,7 +507,7 @@ int main(int argc, char **argv)
 		{ "wait", case_wait }, { "cancel", case_cancel }, { "numbers", case_numbers },
 		{ "standard", case_standard }, { "fork", case_fork }, { "signals", case_signals },
 		{ "threads", case_threads }, { "events", case_events }, { "gone", case_gone },
-		{ "limit", case_limit }, { "full", case_full }, { "nothing", case_nothing },
+		{ "limit", case_limit }, { "full", case_full }, { "ends", case_ends }, { "nothing", case_nothing },
 		{ "deferred", case_deferred }, { "actions", case_actions }, { "masks", case_masks },
 		{ "faults", case_faults }, { "inner", case_inner }, { "pipe", case_pipe },
 		{ "stacks", case_stacks }, { "restart", case_restart }, { "jump", case_jump },
