@@ -63,10 +63,10 @@ func (t *turns) front(classes Classes) *QP {
 			}
 		}
 	}
-	if classes.Has(0) {
-		return t.lowest.front()
+	if classes&1 == 0 {
+		return nil
 	}
-	return nil
+	return t.lowest.front()
 }
 
 // ready returns the classes in which a queue pair has its turn.
@@ -95,25 +95,13 @@ func (t *turns) push(q *QP) { t.of(q.class).push(q) }
 
 // remove takes q out.
 func (t *turns) remove(q *QP) {
-	t.of(q.class).fresh.remove(q)
-	t.of(q.class).round.remove(q)
+	c := t.of(q.class)
+	c.fresh.remove(q)
+	c.round.remove(q)
+	c.settle()
 }
 
 func (t *classTurns) len() int { return t.fresh.len() + t.round.len() }
-
-// front returns the queue pair whose turn it is, or nil.
-func (t *classTurns) front() *QP {
-	if q := t.fresh.front(); q != nil {
-		return q
-	}
-	for q := t.round.front(); q != nil; q = t.round.front() {
-		if !q.idle {
-			return q
-		}
-		t.round.pop()
-	}
-	return nil
-}
 
 // push has q come to its turn.
 func (t *classTurns) push(q *QP) {
@@ -129,6 +117,14 @@ func (t *classTurns) push(q *QP) {
 	}
 }
 
+// front returns the queue pair whose turn it is, or nil.
+func (t *classTurns) front() *QP {
+	if t.fresh.head != nil {
+		return t.fresh.head
+	}
+	return t.round.head // not idle, see settle
+}
+
 // rotate ends the turn of the front, which may have more to send.
 func (t *classTurns) rotate() {
 	q := t.pop()
@@ -137,20 +133,34 @@ func (t *classTurns) rotate() {
 		q.turn = aloneTurns * turnBytes
 	}
 	t.round.push(q)
+	t.settle()
 }
 
-// done lets the front go, which has nothing more to send.
+// done lets the front go, which has nothing more to send. In the round it keeps
+// its place.
 func (t *classTurns) done() {
 	q := t.pop()
-	if !q.links.in[listRound] && !t.round.empty() {
+	if t.round.head == nil {
+		return
+	}
+	if !q.links.in[listRound] {
 		q.idle = true
 		t.round.push(q)
 	}
+	t.settle()
 }
 
 func (t *classTurns) pop() *QP {
-	if t.fresh.empty() {
+	if t.fresh.head == nil {
 		return t.round.pop()
 	}
 	return t.fresh.pop()
+}
+
+// settle ends the round of idle queue pairs whose place has come up: when none
+// is fresh, the first of the round has something to send.
+func (t *classTurns) settle() {
+	for t.fresh.head == nil && t.round.head != nil && t.round.head.idle {
+		t.round.pop()
+	}
 }
