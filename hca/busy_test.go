@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gosoftroce/rocev2/fabric"
+	"github.com/gosoftroce/rocev2/hca/engine"
 	"github.com/gosoftroce/rocev2/hca/wake"
 	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/qp"
@@ -293,7 +294,7 @@ var boundless = qp.WindowConfig{InitialBytes: 1 << 30, MaxBytes: 1 << 30, MaxPSN
 func (s *shard) discardTurn() {
 	s.lock()
 	defer s.unlock()
-	s.eng.Fill(s.now(), transport.NewTxBatch(txArena))
+	s.eng.Fill(s.now(), transport.NewTxBatch(txArena), engine.AllClasses)
 }
 
 // A caller sends for its own queue pair, and not for long: what is left is the

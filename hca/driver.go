@@ -79,7 +79,7 @@ func (d *Driven) Pull(out *transport.TxBatch, classes engine.Classes) {
 	s := d.shard
 	s.mu.Lock()
 	for {
-		f := engine.FillClasses(s.eng, s.now(), out, classes)
+		f := s.eng.Fill(s.now(), out, classes)
 		if out.Len() > 0 || f.LoopPackets == 0 {
 			break
 		}

@@ -3,7 +3,6 @@ package hca
 import (
 	"net/netip"
 
-	"github.com/gosoftroce/rocev2/hca/engine"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
@@ -18,7 +17,7 @@ func (d *shared) HoldQPN() rocev2.QPN {
 	if s.closed {
 		return 0
 	}
-	return engine.Hold(s.eng)
+	return s.eng.Hold()
 }
 
 // ReleaseQPN gives back a number that HoldQPN has returned, and of which no
@@ -31,7 +30,7 @@ func (d *shared) ReleaseQPN(n rocev2.QPN) {
 	s := d.parts[i]
 	s.lock()
 	defer s.unlock()
-	engine.Release(s.eng, n)
+	s.eng.Release(n)
 }
 
 // Heard reports whether a packet with a PSN has come from an address for a
@@ -44,13 +43,13 @@ func (d *shared) Heard(n rocev2.QPN, from netip.Addr, psn rocev2.PSN) bool {
 	s := d.parts[i]
 	s.lock()
 	defer s.unlock()
-	return engine.Heard(s.eng, n, from, psn)
+	return s.eng.Heard(n, from, psn)
 }
 
 // replay has the shard handle the packets that have come for a number before
 // its queue pair could take them. The caller holds the shard's lock.
 func replay(s *locked, n rocev2.QPN) {
-	packets := engine.Kept(s.eng, n)
+	packets := s.eng.Kept(n)
 	for i := range packets {
 		s.forwarded.put(&packets[i])
 	}
@@ -60,7 +59,7 @@ func replay(s *locked, n rocev2.QPN) {
 func (d *shared) Held() (n int) {
 	for _, s := range d.parts {
 		s.lock()
-		n += engine.Holds(s.eng)
+		n += s.eng.Holds()
 		s.unlock()
 	}
 	return n

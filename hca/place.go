@@ -5,7 +5,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/gosoftroce/rocev2/hca/engine"
 	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/memreg"
 	"github.com/gosoftroce/rocev2/qp"
@@ -33,7 +32,7 @@ var _ transport.Placer = (*placer)(nil)
 func (p *placer) Place(src netip.AddrPort, h *[rocev2.BTHLen]byte, size, n int) (b []byte) {
 	p.s.mu.Lock() // nothing is changed that unlock would have to look at
 	if !p.s.closed && !p.s.domains.several.Load() {
-		p.view, b = engine.Place(p.s.eng, src, h, size, n)
+		p.view, b = p.s.eng.Place(src, h, size, n)
 	}
 	if len(b) == 0 {
 		p.s.mu.Unlock()

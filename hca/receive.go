@@ -158,7 +158,7 @@ func (in *intake) setPortState(err error) {
 
 // handle has the engine handle the batch that recv has taken, after what other
 // shards have forwarded. The caller holds mu and the shard's lock.
-func (in *intake) handle() (r engine.Received, now clock.Time) {
+func (in *intake) handle() (r engine.Ready, now clock.Time) {
 	if in.closed {
 		return r, 0
 	}
@@ -170,9 +170,7 @@ func (in *intake) handle() (r engine.Received, now clock.Time) {
 		in.side.changeBulk(wake.Bulk.Came)
 	}
 	now = in.now()
-	placed := engine.ReceivePlaced(in.eng, now, in.batch.Placed())
-	r = in.eng.Receive(now, packets)
-	r.Add(&placed)
+	r = in.eng.Receive(now, packets, in.batch.Placed()...)
 	if r.Requests && !wake.Habit(in.side.habit.Load()).Asked() {
 		in.side.changeHabit(wake.Habit.Asks)
 	}

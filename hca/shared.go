@@ -84,7 +84,7 @@ func (s *shared) portLost(of *locked) {
 	for _, t := range s.parts {
 		t.lock()
 		if !t.closed {
-			engine.Fail(t.eng)
+			t.eng.Fail()
 		}
 		t.unlock()
 	}

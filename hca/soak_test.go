@@ -262,7 +262,7 @@ func (s *soak) finish() {
 			if u := sh.eng.Usage(); u.InFlight != 0 || u.Busy != 0 || u.Limited != 0 {
 				s.t.Errorf("%s: %d bytes in flight of %d queue pairs, %d wait", s.about, u.InFlight, u.Busy, u.Limited)
 			}
-			if sh.eng.Pending() || sh.out.sent != nil || sh.eng.AckDelay().Held() {
+			if sh.eng.Pending() || sh.out.sent != nil || sh.eng.Usage().Delayed > 0 {
 				s.t.Errorf("%s: something is left to send", s.about)
 			}
 			sh.unlock()

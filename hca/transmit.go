@@ -161,11 +161,11 @@ func (s *sender) sendBatches(now clock.Time, batches int, caller *engine.QP) (mo
 		if i > 0 {
 			s.tx.Reset()
 		}
-		f := s.eng.Fill(now, s.tx)
+		f := s.eng.Fill(now, s.tx, engine.AllClasses)
 		if len(f.Misrouted) > 0 {
 			s.forward(f.Misrouted)
 		}
-		if s.eng.AckDelay().Held() {
+		if f.Held {
 			s.defers()
 		}
 		looped = f.LoopPackets > 0

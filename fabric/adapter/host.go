@@ -58,7 +58,7 @@ func (h *Host) Pull(now event.Time, port int, paused uint8, p *network.Packet) b
 	if !h.a.cfg.Real {
 		clear(a.tx.Room()[:recordLen]) // what was there is no payload
 	}
-	engine.FillClasses(h.e, toClock(now), a.tx, ^engine.Classes(paused))
+	h.e.Fill(toClock(now), a.tx, ^engine.Classes(paused))
 	h.arm()
 	if len(h.done) > 0 && !h.delivering {
 		h.soon()

@@ -102,14 +102,11 @@ func (d *AckDelay) Release() {
 	}
 }
 
-// Held reports whether an acknowledgement waits for Release.
-func (d *AckDelay) Held() bool { return !d.waiting.empty() }
-
 // MayWait reports at now whether the answers to the packets of r may wait until
 // the driver's next call, where they leave together with what is posted: there
 // are few packets, none wants an urgent answer, and the acknowledgements have
 // not waited for too long.
-func (d *AckDelay) MayWait(now clock.Time, r *Received) bool {
+func (d *AckDelay) MayWait(now clock.Time, r *Ready) bool {
 	return r.Packets <= MaxDelayed && !r.Urgent && (!r.Requests || d.timing.hold(now))
 }
 

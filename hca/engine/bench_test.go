@@ -41,7 +41,7 @@ func benchmarkReceive(b *testing.B, op ib.Opcode, mtu rocev2.MTU, size uint32) {
 	n := 0
 	pass := func(from, to *host) {
 		w.tx.Reset()
-		from.e.Fill(w.now, w.tx)
+		from.e.Fill(w.now, w.tx, AllClasses)
 		packets, arena = packets[:0], arena[:0]
 		for i := range w.tx.Len() {
 			data, _ := w.tx.Packet(i)

@@ -40,7 +40,7 @@ func TestResponderResourcesInUse(t *testing.T) {
 			t.Fatalf("depth %d while %d READs wait for their answers: %v", depth, reads, err)
 		}
 		small := transport.NewTxBatch(8 << 10) // ends in the middle of an answer
-		p.e.Fill(p.w.now, small)
+		p.e.Fill(p.w.now, small, AllClasses)
 		if err := resize(); !errors.Is(err, ib.ErrNotDrained) {
 			t.Fatalf("depth %d in the middle of an answer of %d packets: %v", depth, small.Len(), err)
 		}

@@ -1,15 +1,10 @@
 package engine
 
-import (
-	"github.com/gosoftroce/rocev2/rocev2/clock"
-	"github.com/gosoftroce/rocev2/transport"
-)
-
 // A network with classes holds them apart: it can pause one, and schedule them
 // by rules of its own. A driver that has such a network says with Config.Class
-// which packets are of which, asks with Ready what there is, and takes packets
-// with FillClasses. What it does not take stays where it is: in the queue
-// pairs, not in a queue after them.
+// which packets are of which, asks with Engine.Classes what there is, and takes
+// packets of some classes with Fill. What it does not take stays where it is:
+// in the queue pairs, not in a queue after them.
 
 // NumClasses is how many classes there can be, as there are priorities of
 // Ethernet (IEEE 802.1Q).
@@ -30,30 +25,4 @@ func (c *Config) class(trafficClass uint8) uint8 {
 		return 0
 	}
 	return min(c.Class(trafficClass), NumClasses-1)
-}
-
-// Ready returns the classes of which there may be something to send.
-func Ready(e *Engine) Classes {
-	if len(e.peers.limited) > 0 {
-		e.peers.admit(&e.turns)
-	}
-	c := e.turns.ready()
-	for i := range e.finals {
-		c |= 1 << e.finals[i].class
-	}
-	return c
-}
-
-// FillClasses is Fill with packets of some classes, the highest first.
-func FillClasses(e *Engine, now clock.Time, out *transport.TxBatch, classes Classes) Filled {
-	e.misrouted = e.misrouted[:0]
-	e.out.batch, e.out.paths, e.out.cfg = out, &e.paths, &e.cfg
-	e.putFinal(out, classes)
-	for q := e.next(classes); q != nil; q = e.next(classes) {
-		if !e.pull(now, q) {
-			break
-		}
-	}
-	e.out = linkWriter{}
-	return e.loopBack(now)
 }

@@ -36,7 +36,7 @@ func classPair(t *testing.T, n uint32, trafficClasses ...uint8) (a, b *host, qps
 // is none.
 func (h *host) one(out *transport.TxBatch, classes Classes) int {
 	out.Reset()
-	FillClasses(h.e, h.w.now, out, classes)
+	h.e.Fill(h.w.now, out, classes)
 	if out.Len() == 0 {
 		return -1
 	}
@@ -52,13 +52,13 @@ func TestClasses(t *testing.T) {
 	out := transport.NewTxBatch(rocev2.MaxPacketLen)
 	var got []int
 	take := func(classes Classes) int { got = append(got, a.one(out, classes)); return got[len(got)-1] }
-	if r := Ready(a.e); r != 1<<3|1<<0|1<<6 {
+	if r := a.e.Classes(); r != 1<<3|1<<0|1<<6 {
 		t.Errorf("ready %b", r)
 	}
 	for range 4 {
 		take(1 << 3)
 	}
-	if r := Ready(a.e); r != 1<<3|1<<0|1<<6 {
+	if r := a.e.Classes(); r != 1<<3|1<<0|1<<6 {
 		t.Errorf("ready %b", r)
 	}
 	take(1 << 1) // no queue pair has this class
@@ -82,7 +82,7 @@ func TestClasses(t *testing.T) {
 			t.Fatalf("got %v, want %v", got, want)
 		}
 	}
-	if r := Ready(a.e); r != 0 {
+	if r := a.e.Classes(); r != 0 {
 		t.Errorf("ready %b at the end", r)
 	}
 }
@@ -101,7 +101,7 @@ func TestClassOfFinalPackets(t *testing.T) {
 	var q *QP
 	b.e.table.each(func(x *QP) { q = x })
 	b.e.Destroy(q) // which has an acknowledgement to send
-	if r := Ready(b.e); r != 1<<3 {
+	if r := b.e.Classes(); r != 1<<3 {
 		t.Errorf("ready %b", r)
 	}
 	if c := b.one(out, AllClasses&^(1<<3)); c != -1 || !b.e.Pending() {
@@ -117,7 +117,7 @@ func TestClassOfFinalPackets(t *testing.T) {
 	av.TrafficClass = 48 << 2
 	a.connect(qps[0], av, 17)
 	a.write(qps[0], b, 1024)
-	if r := Ready(a.e); r != 1<<6 {
+	if r := a.e.Classes(); r != 1<<6 {
 		t.Errorf("ready %b after the class has changed", r)
 	}
 	if c := a.one(out, 1<<6); c != 6 {

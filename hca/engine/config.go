@@ -82,7 +82,7 @@ type Config struct {
 	LeadAcks bool
 
 	// Class returns the class, below NumClasses, of packets with a traffic
-	// class, see FillClasses. Nil has all in class 0. Datagrams go with the
+	// class, see Engine.Fill. Nil has all in class 0. Datagrams go with the
 	// class of traffic class 0, wherever their handles say.
 	Class func(trafficClass uint8) uint8
 
@@ -204,6 +204,16 @@ func (c *Config) readChunk() int {
 	default:
 		return n
 	}
+}
+
+// fill fills in what an engine decides of a queue pair.
+func (c *Config) fill(q *qp.Config) {
+	q.Window = c.foreignWindow()
+	if q.Congestion == nil && c.Congestion != nil {
+		q.Congestion = c.Congestion(q.Window)
+	}
+	q.MinProbe, q.NotifyInterval, q.NotifyHold = c.minProbe(), c.NotifyInterval, c.NotifyHold
+	q.ReadChunk, q.LongReads = c.readChunk(), c.ReadChunk == 0
 }
 
 // GSIQPN is the number of the GSI queue pair (IBTA 3.9.4), wherever packets for

@@ -98,8 +98,8 @@ type Usage struct {
 // Usage returns what the engine holds. It looks at every peer.
 func (e *Engine) Usage() Usage {
 	u := Usage{
-		QPs: e.table.n, Peers: len(e.peers.byAddr), Sending: e.turns.len(), Delayed: e.acks.waiting.len(),
-		Final: len(e.finals), Timers: e.timers.heap.Len(),
+		QPs: e.table.n, Peers: len(e.peers.byAddr), Sending: e.turns.len(), Delayed: e.out.acks.waiting.len(),
+		Final: len(e.finals.packets), Timers: e.timers.heap.Len(),
 	}
 	for _, p := range e.peers.byAddr {
 		u.Silent += p.accounts[accountSilent].inFlight
@@ -111,4 +111,31 @@ func (e *Engine) Usage() Usage {
 		}
 	}
 	return u
+}
+
+// Counters returns the live counters.
+func (e *Engine) Counters() *Counters { return &e.counters }
+
+// QPStats returns the sum of the counters of all queue pairs, those that are
+// destroyed included. It looks at every queue pair.
+func (e *Engine) QPStats() qp.Stats {
+	sum := e.past
+	e.table.each(func(q *QP) { qp.AddStats(&sum, q.core) })
+	return sum
+}
+
+// Holds returns how many numbers are held.
+func (e *Engine) Holds() int { return len(e.in.holds.of) }
+
+// Lookup returns the queue pair with a number, nil if there is none.
+func (e *Engine) Lookup(n rocev2.QPN) *QP { return e.table.get(n) }
+
+// AppendQPNs appends the numbers of all queue pairs, in no order.
+func (e *Engine) AppendQPNs(list []rocev2.QPN) []rocev2.QPN {
+	for _, n := range e.table.keys {
+		if n != 0 {
+			list = append(list, n)
+		}
+	}
+	return list
 }

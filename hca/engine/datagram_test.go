@@ -104,7 +104,7 @@ func TestUnreliableSenderLeavesRoom(t *testing.T) {
 		b.write(rcPeer, a, 8)
 		w.sleep(10 * w.delay)
 		a.w.tx.Reset()
-		a.e.Fill(w.now, a.w.tx)
+		a.e.Fill(w.now, a.w.tx, AllClasses)
 		if data, _ := a.w.tx.Packet(0); rocev2.Opcode(data[0]) != rocev2.RCAcknowledge {
 			t.Errorf("%v: the batch begins with %v, not with the acknowledgement", typ, rocev2.Opcode(data[0]))
 		}
@@ -167,7 +167,7 @@ func TestDatagramPaths(t *testing.T) {
 		}
 	}
 	w.tx.Reset()
-	a.e.Fill(w.now, w.tx)
+	a.e.Fill(w.now, w.tx, AllClasses)
 	if r := w.tx.Run(0, true); r.Len() != 10 || r.Path.Dst != b.addr || w.tx.Len() != 15 {
 		t.Errorf("%d of %d packets are a run to %v", r.Len(), w.tx.Len(), r.Path.Dst)
 	}
@@ -178,7 +178,7 @@ func TestDatagramPaths(t *testing.T) {
 	a.datagram(q, ah, 0x77, 1)
 	ah.SetVector(nil)
 	w.tx.Reset()
-	a.e.Fill(w.now, w.tx)
+	a.e.Fill(w.now, w.tx, AllClasses)
 	_, first := w.tx.Packet(0)
 	_, second := w.tx.Packet(1)
 	if first.Dst != b.addr || second.Dst != a.addr || second.TrafficClass != 0x6a || second.HopLimit != 9 || second.SrcPort != 50000 {
@@ -187,7 +187,7 @@ func TestDatagramPaths(t *testing.T) {
 	for i := range 3*maxPaths + 100 {
 		a.datagram(q, a.ah(addrOf(1000+i)), 0x77, 1)
 		w.tx.Reset()
-		a.e.Fill(w.now, w.tx)
+		a.e.Fill(w.now, w.tx, AllClasses)
 		if _, p := w.tx.Packet(0); p.Dst != addrOf(1000+i) {
 			t.Fatalf("%v instead of %v", p.Dst, addrOf(1000+i))
 		}
@@ -210,7 +210,7 @@ func TestUCTakesAnotherWay(t *testing.T) {
 		_, err := a.e.PostSend(q, []ib.SendWR{{Opcode: ib.OpSend, SGList: []ib.SGE{a.mr.SGE(0, 3000)}}})
 		w.must(err)
 		w.tx.Reset()
-		a.e.Fill(w.now, w.tx)
+		a.e.Fill(w.now, w.tx, AllClasses)
 		if w.tx.Len() != 3 {
 			t.Fatalf("%s: %d packets", why, w.tx.Len())
 		}
@@ -325,7 +325,7 @@ func TestOneGSI(t *testing.T) {
 }
 
 // forgeTo hands the engine a packet for any number.
-func (h *host) forgeTo(qpn rocev2.QPN, src netip.Addr, op rocev2.Opcode) Received {
+func (h *host) forgeTo(qpn rocev2.QPN, src netip.Addr, op rocev2.Opcode) Ready {
 	p := rocev2.Packet{BTH: rocev2.BTH{Opcode: op, PKey: rocev2.DefaultPKey, DestQPN: qpn}}
 	d := transport.RxPacket{Data: append(p.AppendTo(nil), make([]byte, rocev2.ICRCLen)...), Src: src, Dst: h.addr, ICRC: transport.ICRCVerified}
 	return h.e.Receive(h.w.now, []transport.RxPacket{d})
@@ -352,7 +352,7 @@ func TestUnreliableAllocatesNothing(t *testing.T) { // not parallel: it counts
 			_, err = a.e.PostSend(qa, send)
 			w.must(err)
 			w.tx.Reset()
-			a.e.Fill(w.now, w.tx)
+			a.e.Fill(w.now, w.tx, AllClasses)
 			w.tx.SealAll(netip.AddrPortFrom(a.addr, rocev2.UDPPort), true)
 			rx = rx[:0]
 			for i := range w.tx.Len() {

@@ -4,42 +4,56 @@ import (
 	"net/netip"
 
 	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/memreg"
 	"github.com/gosoftroce/rocev2/qp"
 	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/rocev2/clock"
 	"github.com/gosoftroce/rocev2/transport"
 )
 
+// All ways into an engine are methods in this file. What a message passes:
+//
+//  1. PostSend queues a request in its queue pair, which comes to its turn
+//     (turns.go).
+//  2. Fill has the queue pair whose turn it is write packets into a batch, up
+//     to what is left of its turn and of its peer's limit (sender.pull in
+//     fill.go), and sets its timer (timers.go). The driver sends the batch.
+//  3. At the peer, Receive finds the queue pair that a packet names and hands
+//     it over (receiver.dispatch and deliver in receive.go). Packets in the
+//     middle of a message go as a run (run.go), also where the link has placed
+//     them already (place.go). The queue pair comes to its turn with the
+//     acknowledgement.
+//  4. Fill writes the acknowledgement, as in step 2, unless it may wait for
+//     what the program posts (ackdelay.go).
+//  5. Here, Receive hands the acknowledgement to the queue pair, which
+//     completes the request, as in step 3.
+//  6. If nothing comes, the time that Deadline has returned passes. Advance
+//     has the queue pair send again, as in step 2.
+
 // Engine is one adapter. See the package's documentation.
 type Engine struct {
-	cfg  Config
-	sink Sink
+	shared
+	in  receiver
+	out sender
 
-	table   table
-	turns   turns
-	peers   peers
-	timers  timers
-	acks    AckDelay
-	reorder *qp.Pool // for packets after gaps; made with the first native peer
+	reorder *qp.Pool      // for packets after gaps; made with the first native peer
+	scratch qp.Scratch    // of all queue pairs
+	past    qp.Stats      // of queue pairs that are destroyed
+	notices qp.NoticeGate // of the port, see qp.NotifyPerPort
+}
 
-	paths     paths
-	finals    []finalPacket
-	receipts  receipts
-	out       linkWriter
-	mixed     mixedWriter
-	loop      loopback
-	packet    rocev2.Packet        // scratch: the one that is dispatched
-	arrival   qp.Arrival           // scratch: how it came
-	scratch   qp.Scratch           // of all queue pairs
-	misrouted []transport.RxPacket // scratch: of the batch
-	groups    groups
-	holds     holds
-	grouped   []transport.RxPacket // scratch: those of the batch that are for groups
-
-	placing  placing
+// shared is what the way in and the way out have in common.
+type shared struct {
+	cfg      Config
+	sink     Sink
+	table    table
+	turns    turns
+	peers    peers
+	timers   timers
+	finals   finals
+	paths    paths // of datagrams
+	loop     loopback
 	counters Counters
-	past     qp.Stats      // of queue pairs that are destroyed
-	notices  qp.NoticeGate // of the port, see qp.NotifyPerPort
 }
 
 // New makes an engine without queue pairs.
@@ -54,21 +68,21 @@ func New(c Config) *Engine {
 	if c.Shards&(c.Shards-1) != 0 || c.Shard < 0 || c.Shard >= c.Shards {
 		panic("engine: the number of shards must be a power of two, and the shard one of them")
 	}
-	e := &Engine{
+	e := &Engine{shared: shared{
 		cfg:   c,
 		sink:  c.Sink,
 		turns: newTurns(),
 		peers: peers{limit: c.window().MaxBytes},
 		loop:  newLoopback(&c),
 		paths: paths{src: c.Addr},
-	}
-	e.notices, e.peers.notices = c.noticeGate(), c.noticeGate()
-	e.mixed.e = e
-	e.scratch.Trace = c.Trace
-	e.acks = AckDelay{waiting: list{kind: listDelayed}, turns: &e.turns}
+	}}
 	if e.sink == nil {
 		e.sink = noSink{}
 	}
+	e.notices, e.peers.notices = c.noticeGate(), c.noticeGate()
+	e.scratch.Trace = c.Trace
+	e.in.shared, e.finals.shared = &e.shared, &e.shared
+	e.out = newSender(&e.shared)
 	return e
 }
 
@@ -90,12 +104,7 @@ func (e *Engine) NewQP(c qp.Config, user any) (*QP, error) {
 	c.QPN = qpn
 	c.Memory, c.Scratch = mem, &e.scratch
 	c.Invalidate = func(key ib.Key) ib.Fault { return mem.Invalidate(pd, qpn, key) }
-	c.Window = e.cfg.foreignWindow()
-	if c.Congestion == nil && e.cfg.Congestion != nil {
-		c.Congestion = e.cfg.Congestion(c.Window)
-	}
-	c.MinProbe, c.NotifyInterval, c.NotifyHold = e.cfg.minProbe(), e.cfg.NotifyInterval, e.cfg.NotifyHold
-	c.ReadChunk, c.LongReads = e.cfg.readChunk(), e.cfg.ReadChunk == 0
+	e.cfg.fill(&c)
 	core, err := qp.New(c)
 	if err != nil {
 		return nil, err
@@ -104,6 +113,7 @@ func (e *Engine) NewQP(c qp.Config, user any) (*QP, error) {
 	q.ref.q = q
 	if !core.Connected() {
 		q.mtu = int32(c.PortMTU.Bytes())
+		q.loops = e.loop.addr.IsValid()
 	}
 	q.portVerified = !core.Reliable() // nothing that arrives shows the peer's
 	return q, nil
@@ -113,10 +123,10 @@ func (e *Engine) NewQP(c qp.Config, user any) (*QP, error) {
 // is taken: then another one must be made. The GSI queue pair has number 1 and
 // belongs to the shard that owns that.
 func (e *Engine) AddQP(q *QP) bool {
-	if e.table.get(q.QPN()) != nil || e.holds.taken(q) {
+	if e.table.get(q.qpn) != nil || e.in.holds.taken(q) {
 		return false
 	}
-	e.table.put(q.QPN(), q)
+	e.table.put(q.qpn, q)
 	return true
 }
 
@@ -133,35 +143,22 @@ func (e *Engine) CreateQP(c qp.Config, user any) (*QP, error) {
 	}
 }
 
-// Lookup returns the queue pair with a number, nil if there is none.
-func (e *Engine) Lookup(n rocev2.QPN) *QP { return e.table.get(n) }
-
-// AppendQPNs appends the numbers of all queue pairs, in no order.
-func (e *Engine) AppendQPNs(list []rocev2.QPN) []rocev2.QPN {
-	for _, n := range e.table.keys {
-		if n != 0 {
-			list = append(list, n)
-		}
-	}
-	return list
-}
-
 // Modify changes state and attributes (IBTA 11.2.5.2). On the way to ERR or
 // RESET what q has executed is acknowledged with the next batch.
 func (e *Engine) Modify(q *QP, a *ib.Attr, mask ib.AttrMask) error {
 	if mask == ib.AttrState && a.State == ib.StateReset { // which is never refused
-		e.takeFinal(q)
+		e.finals.take(q)
 	}
 	if err := q.core.Modify(a, mask); err != nil {
 		return err
 	}
 	if mask&ib.AttrState != 0 && a.State == ib.StateErr {
-		e.takeFinal(q)
+		e.finals.take(q)
 	}
 	if mask&ib.AttrState != 0 && a.State == ib.StateInit { // what comes may be of the next connection
-		e.receipts.forget(q.QPN())
+		e.finals.receipts.forget(q.qpn)
 	}
-	e.count(q)
+	e.turns.count(q)
 	if mask&ib.AttrPathMTU != 0 {
 		q.mtu, q.mtuRaised = int32(a.PathMTU.Bytes()), false
 	}
@@ -170,41 +167,6 @@ func (e *Engine) Modify(q *QP, a *ib.Attr, mask ib.AttrMask) error {
 	}
 	e.turns.push(q)
 	return nil
-}
-
-// isLocal reports whether the peer of q is a queue pair of this device that
-// packets reach inside of it.
-func isLocal(e *Engine, q *QP) bool {
-	return q.path.Dst == e.loop.addr && (!q.core.Connected() || e.cfg.inDevice(q.core.Attr().DestQPN))
-}
-
-// setAddress applies the address vector of q.
-func (e *Engine) setAddress(q *QP) {
-	e.receipts.forget(q.QPN())
-	av := q.core.Attr().AV
-	if class := e.cfg.class(av.TrafficClass); class != q.class {
-		e.turns.remove(q)
-		q.class = class
-	}
-	if !q.core.Reliable() { // what is in flight is not known
-		q.path = e.paths.find(&av)
-		q.local = isLocal(e, q)
-		shareNotices(e, q)
-		return
-	}
-	e.peers.connect(q, av.DGID.Unmap().WithZone(""))
-	q.core.SharePauses(&q.peer.pauses)
-	shareNotices(e, q)
-	q.path = q.peer.path(e.cfg.Addr, transport.Path{
-		Dst:          av.DGID,
-		TrafficClass: av.TrafficClass,
-		HopLimit:     av.HopLimit,
-		FlowLabel:    flowLabel(&av),
-		SrcPort:      av.SrcPort,
-		Slot:         ib.SlotOf(q.core.Attr().DestQPN, av.Slots),
-	})
-	q.local = isLocal(e, q)
-	e.setPeer(q, av.Native || q.local)
 }
 
 // PostSend posts work requests in order (IBTA 11.4.1.1). On an error it returns
@@ -241,23 +203,57 @@ func (e *Engine) PostRecv(q *QP, wrs []ib.RecvWR) (int, error) {
 // is its own, and reports whether there may be more. See qp.Config.OwnSource.
 func DrainReceives(q *QP) (more bool) { return qp.DrainReceives(q.core) }
 
-// Destroy takes a queue pair away (IBTA 11.2.5.4). Work that is outstanding
-// completes no more; what it has executed is acknowledged with the next batch.
-// Only the getters of q may be called from now on.
-func (e *Engine) Destroy(q *QP) {
-	e.takeFinal(q)
-	e.detachAll(q)
-	e.table.remove(q.QPN())
-	if q.held {
-		Release(e, q.QPN())
+// Fill fills out, which is empty, with packets of some classes of those whose
+// turn it is, the highest class first, until it is full or there is nothing
+// left to send. Packets to the own address pass inside the engine; what they
+// call for goes with the next call. So the driver calls Fill until Pending
+// reports false.
+func (e *Engine) Fill(now clock.Time, out *transport.TxBatch, classes Classes) (r Ready) {
+	e.out.fill(now, out, classes)
+	if len(e.loop.ends) > 0 {
+		e.in.loopBack(now, &r, &e.loop)
 	}
-	e.turns.remove(q)
-	e.acks.waiting.remove(q)
-	e.timers.cancel(q)
-	q.ref.q = nil
-	e.peers.disconnect(q)
-	q.core.Close()
-	qp.AddStats(&e.past, q.core)
+	r.Held = e.out.acks.waiting.head != nil
+	return r
+}
+
+// Pending reports whether there may be something to send.
+func (e *Engine) Pending() bool { return len(e.finals.packets) > 0 || e.out.next(AllClasses) != nil }
+
+// Classes returns the classes of which there may be something to send.
+func (e *Engine) Classes() Classes {
+	if len(e.peers.limited) > 0 {
+		e.peers.admit(&e.turns)
+	}
+	c := e.turns.ready()
+	for i := range e.finals.packets {
+		c |= 1 << e.finals.packets[i].class
+	}
+	return c
+}
+
+// FinalPackets returns how many packets of queue pairs that have gone wait for
+// the next batch.
+func (e *Engine) FinalPackets() int { return len(e.finals.packets) }
+
+// AckDelay returns the rule for lone acknowledgements.
+func (e *Engine) AckDelay() *AckDelay { return &e.out.acks }
+
+// Place says where the payloads of packets from src go that are about to be
+// received, see transport.Placer. There are up to n packets of size bytes of
+// payload; the first has the header h. The view is pinned unless there is
+// nothing. Its memory may be used until something else happens to the engine,
+// or the pin is dropped.
+func (e *Engine) Place(src netip.AddrPort, h *[rocev2.BTHLen]byte, size, n int) (memreg.View, []byte) {
+	return e.in.place(src, h, size, n)
+}
+
+// Receive handles a batch that has arrived (IBTA 9.6): the runs whose payloads
+// lie where Place has said, and then the packets. What they call for goes with
+// the next Fill.
+func (e *Engine) Receive(now clock.Time, packets []transport.RxPacket, placed ...transport.PlacedRun) (r Ready) {
+	e.in.receive(now, &r, packets, placed)
+	return r
 }
 
 // Fetched has q go on, which waited for memory that Sink.Fetch has asked for.
@@ -285,7 +281,7 @@ func (e *Engine) Due(now clock.Time) bool {
 func (e *Engine) Advance(now clock.Time) {
 	for q := e.timers.take(now); q != nil; q = e.timers.take(now) {
 		q.core.HandleTimeout(now)
-		e.count(q)
+		e.turns.count(q)
 		e.turns.push(q)
 	}
 }
@@ -302,16 +298,78 @@ func (e *Engine) PacketTooBig(dst netip.Addr, carries rocev2.MTU) {
 	})
 }
 
-// AckDelay returns the rule for lone acknowledgements.
-func (e *Engine) AckDelay() *AckDelay { return &e.acks }
+// Attach has q, a UD queue pair of the engine, receive the datagrams that are
+// sent to a group: an address as packets have it, without a zone. It reports
+// false if q is attached already. The link must have joined the group.
+func (e *Engine) Attach(q *QP, group netip.Addr) bool { return e.in.groups.attach(q, group) }
 
-// Counters returns the live counters.
-func (e *Engine) Counters() *Counters { return &e.counters }
+// Detach ends what Attach has begun. It reports false if q is not attached.
+func (e *Engine) Detach(q *QP, group netip.Addr) bool { return e.in.groups.detach(q, group) }
 
-// QPStats returns the sum of the counters of all queue pairs, those that are
-// destroyed included. It looks at every queue pair.
-func (e *Engine) QPStats() qp.Stats {
-	sum := e.past
-	e.table.each(func(q *QP) { qp.AddStats(&sum, q.core) })
-	return sum
+// Attached returns how many queue pairs are attached to a group.
+func (e *Engine) Attached(group netip.Addr) int { return len(e.in.groups[group]) }
+
+// Hold returns a number that no queue pair has, and holds it for Release or
+// NewQP (hold.go).
+func (e *Engine) Hold() rocev2.QPN {
+	for {
+		n := e.cfg.randomQPN()
+		if e.table.get(n) == nil && e.in.holds.hold(n) {
+			return n
+		}
+	}
+}
+
+// Release holds a number no longer, and forgets what was kept. It does nothing
+// for a number that is not held.
+func (e *Engine) Release(n rocev2.QPN) {
+	e.in.holds.release(n)
+	if q := e.table.get(n); q != nil {
+		q.held = false
+	}
+}
+
+// Kept returns the packets that have come for a number that was held, and holds
+// it no longer. The caller has the engine receive them.
+func (e *Engine) Kept(n rocev2.QPN) []transport.RxPacket {
+	packets := e.in.holds.packets(n)
+	e.Release(n)
+	return packets
+}
+
+// Heard reports whether a packet with a PSN was kept that has come from an
+// address for a number that is held. Only the peer that was told knows both.
+func (e *Engine) Heard(n rocev2.QPN, from netip.Addr, psn rocev2.PSN) bool {
+	return e.in.holds.heard(n, from, psn)
+}
+
+// Destroy takes a queue pair away (IBTA 11.2.5.4). Work that is outstanding
+// completes no more; what it has executed is acknowledged with the next batch.
+// Only the getters of q may be called from now on.
+func (e *Engine) Destroy(q *QP) {
+	e.finals.take(q)
+	e.in.groups.detachAll(q)
+	e.table.remove(q.qpn)
+	if q.held {
+		e.in.holds.release(q.qpn)
+		q.held = false
+	}
+	e.turns.remove(q)
+	e.out.acks.waiting.remove(q)
+	e.timers.cancel(q)
+	q.ref.q = nil
+	e.peers.disconnect(q)
+	q.core.Close()
+	qp.AddStats(&e.past, q.core)
+}
+
+// Fail moves every queue pair to ERR, where its requests complete with
+// WR_FLUSH_ERR: the device has failed, and nothing is sent any more.
+func (e *Engine) Fail() {
+	var all []*QP
+	e.table.each(func(q *QP) { all = append(all, q) })
+	for _, q := range all {
+		// One that is in RESET stays: it has nothing.
+		_ = e.Modify(q, &ib.Attr{State: ib.StateErr}, ib.AttrState)
+	}
 }

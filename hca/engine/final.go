@@ -21,51 +21,52 @@ type finalPacket struct {
 	receipt *receipt // that it repeats, see receipts.go; nil: none
 }
 
-// takeFinal makes the final packets of q. All else that it has to send is
+// finals are the packets that wait for the next batch without a queue pair, and
+// the acknowledgements that are kept to be repeated.
+type finals struct {
+	*shared
+	packets  []finalPacket
+	receipts receipts
+}
+
+// take makes the final packets of q. All else that it has to send is
 // dropped.
-func (e *Engine) takeFinal(q *QP) {
+func (f *finals) take(q *QP) {
 	if q.path == nil {
 		return
 	}
 	p := finalPacket{path: q.path, local: q.local, class: q.class}
-	e.receipts.keep(q)
+	f.receipts.keep(q)
 	for p.n = q.core.PollFinal(p.data[:]); p.n > 0; p.n = q.core.PollFinal(p.data[:]) {
-		e.finals = append(e.finals, p)
+		f.packets = append(f.packets, p)
 	}
 }
 
-// FinalPackets returns how many packets of queue pairs that have gone wait for
-// the next batch.
-func (e *Engine) FinalPackets() int { return len(e.finals) }
-
-// putFinal puts the final packets of some classes into the batch, as many as
+// put puts the packets of some classes into the batch, as many as
 // fit.
-func (e *Engine) putFinal(out *transport.TxBatch, classes Classes) {
-	if len(e.finals) == 0 {
-		return
-	}
-	e.loop.q = nil
-	left := e.finals[:0]
-	for i := range e.finals {
-		p := e.finals[i]
-		if !classes.Has(p.class) || !putOne(e, out, &p) {
+func (f *finals) put(out *transport.TxBatch, classes Classes) {
+	f.loop.q = nil
+	left := f.packets[:0]
+	for i := range f.packets {
+		p := f.packets[i]
+		if !classes.Has(p.class) || !f.putOne(out, &p) {
 			left = append(left, p)
 		} else if p.receipt != nil {
 			p.receipt.queued = false
 		}
 	}
-	clear(e.finals[len(left):])
-	e.finals = left
+	clear(f.packets[len(left):])
+	f.packets = left
 }
 
 // putOne puts a final packet into the batch. It reports false if that is full.
-func putOne(e *Engine, out *transport.TxBatch, p *finalPacket) bool {
+func (f *finals) putOne(out *transport.TxBatch, p *finalPacket) bool {
 	if p.local {
-		room := e.loop.Room()
+		room := f.loop.Room()
 		if room == nil {
 			return false
 		}
-		e.loop.Commit(copy(room, p.data[:p.n]), nil)
+		f.loop.Commit(copy(room, p.data[:p.n]), nil)
 		return true
 	}
 	room := out.Room()

@@ -287,8 +287,8 @@ func FuzzGroups(f *testing.F) {
 		for _, q := range all {
 			h.e.Destroy(q)
 		}
-		if len(h.e.groups) != 0 {
-			t.Errorf("left are %v", h.e.groups)
+		if len(h.e.in.groups) != 0 {
+			t.Errorf("left are %v", h.e.in.groups)
 		}
 	})
 }

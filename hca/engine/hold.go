@@ -33,59 +33,48 @@ const (
 	maxKeptOfHost = 32  // of one address, where others need the room
 )
 
-// Hold returns a number that no queue pair has, and holds it for Release or
-// NewQP.
-func Hold(e *Engine) rocev2.QPN {
-	if e.holds.of == nil {
-		e.holds.of = map[rocev2.QPN]uint8{}
+// hold holds a number. It reports false if it is held.
+func (h *holds) hold(n rocev2.QPN) bool {
+	if h.of == nil {
+		h.of = map[rocev2.QPN]uint8{}
 	}
-	for {
-		n := e.cfg.randomQPN()
-		if _, held := e.holds.of[n]; !held && e.table.get(n) == nil {
-			e.holds.of[n] = 0
-			return n
-		}
+	if _, held := h.of[n]; held {
+		return false
+	}
+	h.of[n] = 0
+	return true
+}
+
+// release holds a number no longer, and forgets what was kept.
+func (h *holds) release(n rocev2.QPN) {
+	if kept := h.of[n]; kept > 0 {
+		h.drop(n)
+	}
+	if delete(h.of, n); len(h.of) == 0 {
+		*h = holds{} // a map keeps the memory of a flood
 	}
 }
 
-// Release holds a number no longer, and forgets what was kept. It does nothing
-// for a number that is not held.
-func Release(e *Engine, n rocev2.QPN) {
-	if kept := e.holds.of[n]; kept > 0 {
-		e.holds.drop(n)
+// packets returns those that are kept for a number.
+func (h *holds) packets(n rocev2.QPN) (packets []transport.RxPacket) {
+	if h.of[n] == 0 {
+		return nil
 	}
-	if delete(e.holds.of, n); len(e.holds.of) == 0 {
-		e.holds = holds{} // a map keeps the memory of a flood
-	}
-	if q := e.table.get(n); q != nil {
-		q.held = false
-	}
-}
-
-// Kept returns the packets that have come for a number that was held, and holds
-// it no longer. The caller has the engine receive them.
-func Kept(e *Engine, n rocev2.QPN) (packets []transport.RxPacket) {
-	if e.holds.of[n] > 0 {
-		for i := range e.holds.kept {
-			if k := &e.holds.kept[i]; k.qpn == n {
-				packets = append(packets, k.packet)
-			}
+	for i := range h.kept {
+		if k := &h.kept[i]; k.qpn == n {
+			packets = append(packets, k.packet)
 		}
 	}
-	Release(e, n)
 	return packets
 }
 
-// Heard reports whether a packet with a PSN was kept that has come from an
-// address for a number that is held. Only the peer that was told knows both.
-func Heard(e *Engine, n rocev2.QPN, from netip.Addr, psn rocev2.PSN) bool {
-	return e.holds.of[n] > 0 && slices.ContainsFunc(e.holds.kept, func(k keptPacket) bool {
+// heard reports whether a packet with a PSN is kept that has come from an
+// address for a number.
+func (h *holds) heard(n rocev2.QPN, from netip.Addr, psn rocev2.PSN) bool {
+	return h.of[n] > 0 && slices.ContainsFunc(h.kept, func(k keptPacket) bool {
 		return k.qpn == n && k.packet.Src == from && k.psn == psn
 	})
 }
-
-// Holds returns how many numbers are held.
-func Holds(e *Engine) int { return len(e.holds.of) }
 
 func (h *holds) drop(n rocev2.QPN) {
 	h.kept = slices.DeleteFunc(h.kept, func(k keptPacket) bool { return k.qpn == n })

@@ -22,7 +22,7 @@ func TestHeldNumberWaits(t *testing.T) {
 	for _, early := range []bool{false, true} { // it comes before the queue pair is made, or before it can receive
 		w := newWorld(t, 1)
 		a, b := w.newPair(Config{})
-		n := Hold(b.e)
+		n := b.e.Hold()
 		var qb *QP
 		create := func() {
 			var err error
@@ -39,7 +39,7 @@ func TestHeldNumberWaits(t *testing.T) {
 		a.connect(qa, ib.AddressVector{DGID: b.addr}, n)
 		a.post(qa, ib.OpSend, b, 3000)
 		w.sleep(w.delay + 1)
-		if !Heard(b.e, n, a.addr, a.psn) || Heard(b.e, n, b.addr, a.psn) || Heard(b.e, n, a.addr, a.psn+100) {
+		if !b.e.Heard(n, a.addr, a.psn) || b.e.Heard(n, b.addr, a.psn) || b.e.Heard(n, a.addr, a.psn+100) {
 			t.Error("it does not know what it has heard")
 		}
 		if early {
@@ -47,7 +47,7 @@ func TestHeldNumberWaits(t *testing.T) {
 		}
 		b.connect(qb, ib.AddressVector{DGID: a.addr}, qa.QPN())
 		w.must(qb.core.PostRecv(&ib.RecvWR{SGList: []ib.SGE{b.mr.SGE(0, 5000)}}))
-		packets := Kept(b.e, n)
+		packets := b.e.Kept(n)
 		if len(packets) != 3 {
 			t.Fatalf("%d packets are kept", len(packets))
 		}
@@ -60,7 +60,7 @@ func TestHeldNumberWaits(t *testing.T) {
 		if s := qa.Core().Stats(); s.Retransmits != 0 {
 			t.Errorf("%d packets were sent again", s.Retransmits)
 		}
-		if Holds(b.e) != 0 || len(b.e.holds.kept) != 0 {
+		if b.e.Holds() != 0 || len(b.e.in.holds.kept) != 0 {
 			t.Error("something is held")
 		}
 	}
@@ -72,7 +72,7 @@ func TestHeldNumberWaitsForRTS(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
 	a, b := w.newPair(Config{})
-	n := Hold(b.e)
+	n := b.e.Hold()
 	qa := a.newQP()
 	qb, err := b.numbered(n)
 	w.must(err)
@@ -89,7 +89,7 @@ func TestHeldNumberWaitsForRTS(t *testing.T) {
 	if len(b.done) != 0 {
 		t.Error("it is received")
 	}
-	b.e.Receive(w.now, Kept(b.e, n))
+	b.e.Receive(w.now, b.e.Kept(n))
 	b.flush()
 	a.wait(1)
 	a.post(qa, ib.OpSend, b, 8)
@@ -106,38 +106,38 @@ func TestHoldsAreBounded(t *testing.T) {
 	w := newWorld(t, 1)
 	a, b := w.newPair(Config{})
 	stranger := b.newQP()
-	n := Hold(b.e)
+	n := b.e.Hold()
 	stranger.qpn = n
 	if b.e.AddQP(stranger) {
 		t.Error("another queue pair got the number")
 	}
 	for i := range 100 {
 		if i > 0 {
-			n = Hold(b.e)
+			n = b.e.Hold()
 		}
 		qa := a.newQP()
 		a.connect(qa, ib.AddressVector{DGID: b.addr}, n)
 		a.post(qa, ib.OpSend, b, 10<<10)
 		w.sleep(w.delay + 1)
-		if got := int(b.e.holds.of[n]); got != maxKeptOfOne {
+		if got := int(b.e.in.holds.of[n]); got != maxKeptOfOne {
 			t.Fatalf("%d packets are kept for one number", got)
 		}
 	}
-	if got := len(b.e.holds.kept); got != maxKept {
+	if got := len(b.e.in.holds.kept); got != maxKept {
 		t.Errorf("%d packets are kept", got)
 	}
 	sum := 0
-	for n, kept := range b.e.holds.of {
+	for n, kept := range b.e.in.holds.of {
 		sum += int(kept)
-		defer Release(b.e, n)
+		defer b.e.Release(n)
 	}
 	if sum != maxKept {
 		t.Errorf("%d packets are counted", sum)
 	}
-	for n := range b.e.holds.of {
-		Release(b.e, n)
+	for n := range b.e.in.holds.of {
+		b.e.Release(n)
 	}
-	if b.e.holds.of != nil || b.e.holds.kept != nil {
+	if b.e.in.holds.of != nil || b.e.in.holds.kept != nil {
 		t.Error("memory is held")
 	}
 }
@@ -150,11 +150,11 @@ func TestHoldsAreShared(t *testing.T) {
 	hostile, b := w.newPair(Config{})
 	early := func(from netip.Addr, n rocev2.QPN) bool {
 		p := rocev2.Packet{BTH: rocev2.BTH{Opcode: rocev2.RCSendOnly, DestQPN: n, PSN: 7}}
-		return b.e.holds.keep(&p, &transport.RxPacket{Src: from})
+		return b.e.in.holds.keep(&p, &transport.RxPacket{Src: from})
 	}
 	flood := func() {
 		for range 100 {
-			n := Hold(b.e)
+			n := b.e.Hold()
 			for range maxKeptOfOne {
 				if !early(hostile.addr, n) {
 					t.Fatal("a packet is not kept")
@@ -163,12 +163,12 @@ func TestHoldsAreShared(t *testing.T) {
 		}
 	}
 	flood()
-	honest, n := netip.MustParseAddr("192.0.2.77"), Hold(b.e)
+	honest, n := netip.MustParseAddr("192.0.2.77"), b.e.Hold()
 	if !early(honest, n) {
 		t.Fatal("the honest packet is not kept")
 	}
 	flood()
-	if !Heard(b.e, n, honest, 7) || len(b.e.holds.kept) != maxKept {
-		t.Errorf("it is gone, of %d that are kept", len(b.e.holds.kept))
+	if !b.e.Heard(n, honest, 7) || len(b.e.in.holds.kept) != maxKept {
+		t.Errorf("it is gone, of %d that are kept", len(b.e.in.holds.kept))
 	}
 }

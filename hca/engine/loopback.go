@@ -5,7 +5,6 @@ import (
 
 	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/rocev2"
-	"github.com/gosoftroce/rocev2/rocev2/clock"
 	"github.com/gosoftroce/rocev2/transport"
 )
 
@@ -67,8 +66,6 @@ func (b *loopback) Commit(n int, to *ib.AddressVector) {
 	}
 }
 
-func (b *loopback) empty() bool { return len(b.ends) == 0 }
-
 func (b *loopback) reset() {
 	clear(b.to)
 	b.off, b.ends, b.to = 0, b.ends[:0], b.to[:0]
@@ -88,23 +85,4 @@ func (b *loopback) packet(i int) *transport.RxPacket {
 		p.TrafficClass, p.HopLimit, p.FlowLabel = to.TrafficClass, to.HopLimit, to.FlowLabel
 	}
 	return p
-}
-
-// loopBack dispatches the packets of the batch. What they call for comes with
-// the next Fill: nothing is nested.
-func (e *Engine) loopBack(now clock.Time) (f Filled) {
-	b := &e.loop
-	if b.empty() {
-		return f
-	}
-	f.LoopPackets, f.LoopBytes = len(b.ends), b.off
-	e.counters.LoopPackets += uint64(f.LoopPackets)
-	e.counters.LoopBytes += uint64(f.LoopBytes)
-	var r Received
-	for i := range b.ends {
-		e.dispatch(now, &r, b.packet(i))
-	}
-	f.Misrouted = e.misrouted
-	b.reset()
-	return f
 }

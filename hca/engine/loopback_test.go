@@ -26,7 +26,7 @@ func TestLoopbackLeavesOthersTheirTurn(t *testing.T) {
 	h.write(remote, far, 8)
 	for i, want := range []int{0, 1} {
 		w.tx.Reset()
-		f := h.e.Fill(w.now, w.tx)
+		f := h.e.Fill(w.now, w.tx, AllClasses)
 		if i == 0 && f.LoopBytes < loopArena/2 || f.LoopPackets == 0 || w.tx.Len() != want {
 			t.Errorf("batch %d: %d bytes inside, %d packets to others, want %d", i, f.LoopBytes, w.tx.Len(), want)
 		}
@@ -99,7 +99,7 @@ func TestLoopbackBatch(t *testing.T) {
 			}
 		}
 		b.reset()
-		if !b.empty() || b.Room() == nil {
+		if len(b.ends) != 0 || b.Room() == nil {
 			t.Error("a reset batch is not empty")
 		}
 	}
@@ -118,7 +118,7 @@ func TestEngineDoesNotAllocate(t *testing.T) { // not parallel: it counts alloca
 			w.must(err)
 			for h.e.Pending() {
 				w.tx.Reset()
-				h.e.Fill(w.now, w.tx)
+				h.e.Fill(w.now, w.tx, AllClasses)
 			}
 			if len(h.done) != 1 || h.done[0].Status != ib.StatusSuccess {
 				t.Fatalf("completions %v", h.done)
@@ -167,7 +167,7 @@ func TestMisroutedPackets(t *testing.T) {
 	other := q.QPN() ^ 2
 	h.connect(q, ib.AddressVector{DGID: h.addr}, other)
 	h.write(q, h, 3000)
-	f := h.e.Fill(w.now, w.tx)
+	f := h.e.Fill(w.now, w.tx, AllClasses)
 	if f.LoopPackets != 3 || len(f.Misrouted) != 3 || w.tx.Len() != 0 {
 		t.Fatalf("%d packets, %d of them for others", f.LoopPackets, len(f.Misrouted))
 	}

@@ -20,29 +20,6 @@ func newReorder(c *Config) *qp.Pool {
 	return qp.MakePool(qp.PoolConfig{Limit: max(reorderBytes, 2*min(w.MaxBytes, mostReorderBytes/2)), Reach: max(w.MaxPSNs, qp.MaxReorder), Lengths: c.Phantom})
 }
 
-// setPeer notes a new peer. Whether it is native the program must say:
-// no packet can show it.
-func (e *Engine) setPeer(q *QP, native bool) {
-	q.wide = false
-	if !native { // after another, or a controller of the program's has no bounds yet
-		q.core.SetWindow(e.cfg.foreignWindow())
-	}
-	if q.native {
-		q.core.SetReorder(nil)
-	}
-	q.native, q.portVerified, q.peerPort = native, false, 0
-	if native {
-		if e.reorder == nil {
-			e.reorder = newReorder(&e.cfg)
-		}
-		q.widen(&e.cfg)
-		q.core.SetReorder(e.reorder)
-	}
-	if q.local {
-		q.portVerified, q.peerPort = true, e.cfg.Port
-	}
-}
-
 // fromPeerPort reports whether d comes from the port of the peer. A native peer
 // sends from one port only, which the first packet with the right PSN shows;
 // any process of the peer's host can send from another. Other peers may use

@@ -17,16 +17,6 @@ func (c *Config) noticeGate() qp.NoticeGate {
 	return qp.NewNoticeGate(every * time.Duration(c.OwnShards))
 }
 
-// shareNotices has q, whose peer was just set, keep to the gate of its scope.
-func shareNotices(e *Engine, q *QP) {
-	switch {
-	case e.cfg.NotifyScope == qp.NotifyPerPort:
-		qp.ShareNotices(q.core, &e.notices)
-	case e.cfg.NotifyScope == qp.NotifyPerPeer && q.peer != nil:
-		qp.ShareNotices(q.core, &q.peer.notices)
-	}
-}
-
 // noticePath returns the path of congestion notifications to the peer of q,
 // which is that of its packets but for the traffic class.
 func noticePath(c *Config, known *paths, q *QP) *transport.Path {
@@ -53,19 +43,19 @@ func noticePath(c *Config, known *paths, q *QP) *transport.Path {
 // most one.
 const maxNotices = 4096
 
-// takeNotice, where there are classes, has a congestion notification of q go by
+// notice, where there are classes, has a congestion notification of q go by
 // itself, if it is of another class than what else q sends: that may be paused,
 // just because of the congestion. Else it goes with the turn of q.
-func takeNotice(e *Engine, q *QP) {
-	if !qp.NoticeDue(q.core) || q.path == nil || q.local || len(e.finals) >= maxNotices {
+func (f *finals) notice(q *QP) {
+	if !qp.NoticeDue(q.core) || q.path == nil || q.local || len(f.packets) >= maxNotices {
 		return
 	}
-	path := noticePath(&e.cfg, &e.paths, q)
-	p := finalPacket{path: path, class: e.cfg.class(path.TrafficClass)}
+	path := noticePath(&f.cfg, &f.paths, q)
+	p := finalPacket{path: path, class: f.cfg.class(path.TrafficClass)}
 	if p.class == q.class {
 		return
 	}
 	if p.n = qp.PollNotice(q.core, p.data[:]); p.n > 0 {
-		e.finals = append(e.finals, p)
+		f.packets = append(f.packets, p)
 	}
 }

@@ -54,7 +54,7 @@ func TestNotifyScope(t *testing.T) {
 			w.now = begun.Add(after)
 			to.e.Receive(w.now, packets)
 			w.tx.Reset()
-			to.e.Fill(w.now, w.tx)
+			to.e.Fill(w.now, w.tx, AllClasses)
 			var sent uint64
 			for _, q := range queues {
 				sent += q.Core().Stats().CNPsSent
@@ -79,7 +79,7 @@ func TestNotifyScopeForEver(t *testing.T) {
 		for range 3 {
 			to.e.Receive(w.now, []transport.RxPacket{dataTo(q, x, to, 3)})
 			w.tx.Reset()
-			to.e.Fill(w.now, w.tx)
+			to.e.Fill(w.now, w.tx, AllClasses)
 			w.now = w.now.Add(time.Second)
 		}
 		if n := q.Core().Stats().CNPsSent; n != 1 {
@@ -103,7 +103,7 @@ func TestNotifyScopeUC(t *testing.T) {
 			b.recv(q, 100)
 			b.e.Receive(w.now, []transport.RxPacket{d})
 			w.tx.Reset()
-			b.e.Fill(w.now, w.tx)
+			b.e.Fill(w.now, w.tx, AllClasses)
 			sent += q.Core().Stats().CNPsSent
 		}
 		if sent != want {
@@ -131,7 +131,7 @@ func TestNotifyHold(t *testing.T) {
 			a.held, b.held = true, true
 			a.write(qa, b, 20<<10)
 			w.tx.Reset()
-			a.e.Fill(w.now, w.tx)
+			a.e.Fill(w.now, w.tx, AllClasses)
 			var packets []transport.RxPacket
 			for i := range w.tx.Len() {
 				data, _ := w.tx.Packet(i)
@@ -144,11 +144,11 @@ func TestNotifyHold(t *testing.T) {
 			packets[0].TrafficClass, packets[1].TrafficClass = 3, 3
 			b.e.Receive(w.now, packets[:2])
 			w.tx.Reset()
-			b.e.Fill(w.now, w.tx)
+			b.e.Fill(w.now, w.tx, AllClasses)
 			w.now = w.now.Add(4 * time.Microsecond)
 			b.e.Receive(w.now, packets[2:2+n])
 			w.tx.Reset()
-			b.e.Fill(w.now, w.tx)
+			b.e.Fill(w.now, w.tx, AllClasses)
 			if s := qb.Core().Stats(); s.CNPsSent != 2 || s.ECNMarked != 2 {
 				t.Errorf("%d packets, classes %v: %d notifications for %d marks", n, classes, s.CNPsSent, s.ECNMarked)
 			}

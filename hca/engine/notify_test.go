@@ -46,7 +46,7 @@ func TestNotifyClass(t *testing.T) {
 			_, err := b.e.PostSend(qb, []ib.SendWR{{Opcode: ib.OpSend, SGList: []ib.SGE{b.mr.SGE(0, 8)}}})
 			w.must(err)
 			w.tx.Reset()
-			b.e.Fill(w.now, w.tx)
+			b.e.Fill(w.now, w.tx, AllClasses)
 			var notices, others int
 			for i := range w.tx.Len() {
 				packet, path := w.tx.Packet(i)
@@ -86,18 +86,18 @@ func TestNotifyPassesPausedClass(t *testing.T) {
 	}
 	b.recv(qb, 100)
 	receive()
-	if c := Ready(b.e); c != 1<<6|1<<3 {
+	if c := b.e.Classes(); c != 1<<6|1<<3 {
 		t.Fatalf("classes %#x are ready, want 3 and 6", c)
 	}
 	w.tx.Reset()
-	FillClasses(b.e, w.now, w.tx, AllClasses&^(1<<3))
+	b.e.Fill(w.now, w.tx, AllClasses&^(1<<3))
 	packet, path := w.tx.Packet(0)
-	if w.tx.Len() != 1 || rocev2.Opcode(packet[0]) != rocev2.CNP || path.TrafficClass != 192 || Ready(b.e) != 1<<3 {
+	if w.tx.Len() != 1 || rocev2.Opcode(packet[0]) != rocev2.CNP || path.TrafficClass != 192 || b.e.Classes() != 1<<3 {
 		t.Errorf("with class 3 paused: %d packets, the first is %x by %+v", w.tx.Len(), packet, path)
 	}
 	// The queue pair sends it no second time.
 	w.tx.Reset()
-	FillClasses(b.e, w.now, w.tx, AllClasses)
+	b.e.Fill(w.now, w.tx, AllClasses)
 	if packet, _ := w.tx.Packet(0); w.tx.Len() != 1 || rocev2.Opcode(packet[0]) != rocev2.RCAcknowledge {
 		t.Errorf("then %d packets, %x", w.tx.Len(), packet)
 	}

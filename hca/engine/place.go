@@ -55,21 +55,17 @@ func (p *placing) add(e *placed, n int) {
 	e.packets += n
 }
 
-// Place says where the payloads of packets from src go that are about to be
-// received, see transport.Placer. There are up to n packets of size bytes of
-// payload; the first has the header h. The view is pinned unless there is
-// nothing. Its memory may be used until something else happens to the engine,
-// or the pin is dropped.
-func Place(e *Engine, src netip.AddrPort, h *[rocev2.BTHLen]byte, size, n int) (memreg.View, []byte) {
+// place is Engine.Place.
+func (in *receiver) place(src netip.AddrPort, h *[rocev2.BTHLen]byte, size, n int) (memreg.View, []byte) {
 	const padAndVersion = 0x3f
 	if h[1]&padAndVersion != 0 {
 		return memreg.View{}, nil
 	}
-	q := e.table.get(rocev2.QPN(binary.BigEndian.Uint32(h[4:])) & rocev2.QPNMask)
+	q := in.table.get(rocev2.QPN(binary.BigEndian.Uint32(h[4:])) & rocev2.QPNMask)
 	if q == nil || !q.portVerified || !q.wide || q.peerPort != 0 && q.peerPort != src.Port() {
 		return memreg.View{}, nil
 	}
-	p := e.placing.find(q)
+	p := in.placing.find(q)
 	if p == nil {
 		return memreg.View{}, nil
 	}
@@ -79,20 +75,16 @@ func Place(e *Engine, src netip.AddrPort, h *[rocev2.BTHLen]byte, size, n int) (
 		v.Release()
 		return memreg.View{}, nil
 	}
-	e.placing.add(p, n)
+	in.placing.add(p, n)
 	return v, b[: n*size : n*size]
 }
 
-// ReceivePlaced handles the runs of a batch whose payloads lie where Place has
-// said, before Receive handles its packets. What they call for goes with the
-// next Fill.
-func ReceivePlaced(e *Engine, now clock.Time, runs []transport.PlacedRun) (r Received) {
-	e.placing.n = 0
+// takePlaced handles the runs of a batch that were placed.
+func (in *receiver) takePlaced(now clock.Time, r *Ready, runs []transport.PlacedRun) {
 	for i := range runs {
-		receiveRun(e, now, &r, &runs[i])
+		in.receiveRun(now, r, &runs[i])
 	}
-	e.packet.Payload = nil // nothing keeps the program's memory
-	return r
+	in.packet.Payload = nil // nothing keeps the program's memory
 }
 
 // receiveRun handles a run. The queue pair is not bound to be in the state
@@ -101,32 +93,50 @@ func ReceivePlaced(e *Engine, now clock.Time, runs []transport.PlacedRun) (r Rec
 // without touching its memory, which nothing pins any more. A packet in the
 // middle of a message ends no key, so nothing waits for the pin that is held
 // here.
-func receiveRun(e *Engine, now clock.Time, r *Received, run *transport.PlacedRun) {
+func (in *receiver) receiveRun(now clock.Time, r *Ready, run *transport.PlacedRun) {
 	d, size := run.First, len(run.Payload)/run.N
 	h := (*[rocev2.BTHLen]byte)(d.Data)
 	r.Packets += run.N
-	e.packet.ParseBTH(h, nil)
-	first := e.packet.BTH.PSN
-	q := e.table.get(e.packet.BTH.DestQPN)
+	in.packet.ParseBTH(h, nil)
+	first := in.packet.BTH.PSN
+	q := in.table.get(in.packet.BTH.DestQPN)
 	if q == nil {
-		e.counters.Device[DropUnknownQP] += uint64(run.N)
+		in.counters.Device[DropUnknownQP] += uint64(run.N)
 		return
 	}
-	if placedAsRun(e, now, r, q, run) {
+	if in.placedAsRun(now, r, q, run) {
 		return
 	}
-	v, b := qp.Place(q.core, d.Src, e.packet.BTH.Opcode, first, size, 0)
+	v, b := qp.Place(q.core, d.Src, in.packet.BTH.Opcode, first, size, 0)
 	defer v.Release()
 	if !startsWith(b, run.Payload) {
-		e.counters.QP[qp.DropState] += uint64(run.N)
+		in.counters.QP[qp.DropState] += uint64(run.N)
 		return
 	}
 	for i := range run.N {
-		e.packet.ParseBTH(h, run.Payload[i*size:(i+1)*size])
-		e.packet.BTH.PSN = first.Add(i)
-		if !e.deliver(now, r, &d, q) {
-			e.counters.QP[qp.DropOutOfOrder] += uint64(run.N - i - 1)
+		in.packet.ParseBTH(h, run.Payload[i*size:(i+1)*size])
+		in.packet.BTH.PSN = first.Add(i)
+		if !in.deliver(now, r, &d, q) {
+			in.counters.QP[qp.DropOutOfOrder] += uint64(run.N - i - 1)
 			return
 		}
 	}
 }
+
+// placedAsRun handles a run that was placed, whose header was parsed, if it can
+// be handled as one, and lies where it would be copied now.
+func (in *receiver) placedAsRun(now clock.Time, r *Ready, q *QP, run *transport.PlacedRun) bool {
+	if !q.takesRuns(&run.First) {
+		return false
+	}
+	v := qp.Middle(q.core, run.First.Src, &in.packet.BTH, len(run.Payload)/run.N, run.N)
+	defer v.Release()
+	if !startsWith(v.Target(0, v.Len()), run.Payload) {
+		return false
+	}
+	in.deliverRun(now, r, q, run.N)
+	return true
+}
+
+// startsWith reports whether part is the memory that b begins with.
+func startsWith(b, part []byte) bool { return len(b) >= len(part) && &b[0] == &part[0] }

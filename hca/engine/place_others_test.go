@@ -35,7 +35,7 @@ func carry(from, to *host, first, last int) (next [rocev2.BTHLen]byte) {
 // fill has h encode what it has to send.
 func (h *host) fill() {
 	h.w.tx.Reset()
-	h.e.Fill(h.w.now, h.w.tx)
+	h.e.Fill(h.w.now, h.w.tx, AllClasses)
 }
 
 // middleOfRead starts a READ of n packets by b and returns the header of the
@@ -54,11 +54,11 @@ func middleOfRead(a, b *host, qb *QP, n int) [rocev2.BTHLen]byte {
 // them have a place, and returns the length of that.
 func atRead(t *testing.T, a, b *host, h [rocev2.BTHLen]byte, at int, change func(h *[rocev2.BTHLen]byte)) int {
 	t.Helper()
-	ReceivePlaced(b.e, b.w.now, nil)
+	b.e.Receive(b.w.now, nil)
 	if change != nil {
 		change(&h)
 	}
-	v, p := Place(b.e, netip.AddrPortFrom(a.addr, rocev2.UDPPort), &h, 1024, 100)
+	v, p := b.e.Place(netip.AddrPortFrom(a.addr, rocev2.UDPPort), &h, 1024, 100)
 	v.Release()
 	if len(p) > 0 && &p[0] != &b.mem[at] {
 		t.Errorf("a place that is not at %d", at)
@@ -134,13 +134,13 @@ func TestPlaceOfReadsInFlight(t *testing.T) {
 			t.Errorf("packet %d: a place of %d bytes, want that of six packets", first+1, got)
 		}
 		for _, ahead := range []int{3, 6, 7, 8} {
-			ReceivePlaced(b.e, w.now, nil)
+			b.e.Receive(w.now, nil)
 			src := netip.AddrPortFrom(a.addr, rocev2.UDPPort)
-			v, p := Place(b.e, src, &h, 1024, ahead)
+			v, p := b.e.Place(src, &h, 1024, ahead)
 			v.Release()
 			next := h
 			next[11] += byte(len(p) >> 10)
-			v, p2 := Place(b.e, src, &next, 1024, 100)
+			v, p2 := b.e.Place(src, &next, 1024, 100)
 			v.Release()
 			if want := 6<<10 - len(p); len(p2) != want || want > 0 && &p2[0] != &b.mem[at+len(p)] {
 				t.Errorf("packet %d, behind %d bytes: a place of %d, want %d", first+1, len(p), len(p2), want)
@@ -234,15 +234,15 @@ func TestPlacedReadTooLate(t *testing.T) {
 			a, b := w.newPair(Config{})
 			qa, qb := connectPair(a, b, true)
 			h := middleOfRead(a, b, qb, 8)
-			v, p := Place(b.e, netip.AddrPortFrom(a.addr, rocev2.UDPPort), &h, 1024, 4)
+			v, p := b.e.Place(netip.AddrPortFrom(a.addr, rocev2.UDPPort), &h, 1024, 4)
 			if len(p) != 4<<10 {
 				t.Fatalf("a place of %d bytes", len(p))
 			}
 			v.Release()
 			change(a, b, qa, qb)
 			before, memory := b.e.counters, bytes.Clone(b.mem)
-			r := ReceivePlaced(b.e, w.now, []transport.PlacedRun{{N: 4, Payload: p,
-				First: transport.RxPacket{Data: h[:], Src: a.addr, Dst: b.addr, SrcPort: rocev2.UDPPort, ICRC: transport.ICRCVerified}}})
+			r := b.e.Receive(w.now, nil, transport.PlacedRun{N: 4, Payload: p,
+				First: transport.RxPacket{Data: h[:], Src: a.addr, Dst: b.addr, SrcPort: rocev2.UDPPort, ICRC: transport.ICRCVerified}})
 			after := b.e.counters
 			if lost := total(&after) - total(&before); r.Packets != 4 || r.Requests || r.Taken || lost != 4 {
 				t.Errorf("%+v of 4 packets that come too late, %d dropped", r, lost)
@@ -265,11 +265,11 @@ func TestPlacedReadMarked(t *testing.T) {
 		a.mem[i] = byte(w.rng.Uint32())
 	}
 	h := middleOfRead(a, b, qb, 8)
-	v, p := Place(b.e, netip.AddrPortFrom(a.addr, rocev2.UDPPort), &h, 1024, 4)
+	v, p := b.e.Place(netip.AddrPortFrom(a.addr, rocev2.UDPPort), &h, 1024, 4)
 	copy(p, a.mem[1<<10:])
 	v.Release()
-	r := ReceivePlaced(b.e, w.now, []transport.PlacedRun{{N: 4, Payload: p,
-		First: transport.RxPacket{Data: h[:], Src: a.addr, Dst: b.addr, SrcPort: rocev2.UDPPort, TrafficClass: 3, ICRC: transport.ICRCVerified}}})
+	r := b.e.Receive(w.now, nil, transport.PlacedRun{N: 4, Payload: p,
+		First: transport.RxPacket{Data: h[:], Src: a.addr, Dst: b.addr, SrcPort: rocev2.UDPPort, TrafficClass: 3, ICRC: transport.ICRCVerified}})
 	if got := b.e.QPStats().ECNMarked; got != 4 || !r.Taken || r.Packets != 4 {
 		t.Errorf("%+v, %d packets are counted as marked, want 4", r, got)
 	}

@@ -30,7 +30,7 @@ func (h *host) receive(packets []transport.RxPacket) {
 				break
 			}
 		}
-		if r := ReceivePlaced(h.e, h.w.now, runs); len(runs) > 0 && !(r.Taken && r.Packets > 0 && r.Requests == anyRequest(runs)) {
+		if r := h.e.Receive(h.w.now, nil, runs...); len(runs) > 0 && !(r.Taken && r.Packets > 0 && r.Requests == anyRequest(runs)) {
 			h.w.t.Fatalf("%+v of %d runs in their places", r, len(runs))
 		}
 		n := min(len(left), 1+h.w.rng.IntN(16))
@@ -43,10 +43,11 @@ func (h *host) receive(packets []transport.RxPacket) {
 	if h.w.change != nil {
 		packets = h.w.change(h, packets)
 	}
-	var sum Received
+	var sum Ready
 	for h.w.alone && len(packets) > 0 {
 		r := h.e.Receive(h.w.now, packets[:1])
-		sum.Add(&r)
+		sum.Packets += r.Packets
+		sum.Taken, sum.Requests, sum.Urgent = sum.Taken || r.Taken, sum.Requests || r.Requests, sum.Urgent || r.Urgent
 		packets = packets[1:]
 	}
 	if len(packets) > 0 {
@@ -68,7 +69,7 @@ func (h *host) place(buffer []transport.RxPacket) (run transport.PlacedRun) {
 		return run
 	}
 	head := (*[rocev2.BTHLen]byte)(first.Data)
-	v, b := Place(h.e, netip.AddrPortFrom(first.Src, first.SrcPort), head, size, len(buffer))
+	v, b := h.e.Place(netip.AddrPortFrom(first.Src, first.SrcPort), head, size, len(buffer))
 	if len(b) == 0 {
 		return run
 	}
@@ -185,7 +186,7 @@ func middle(t *testing.T, w *world, a, b *host, qa *QP, n, to int) [rocev2.BTHLe
 		Remote: ib.RemoteAddr{Addr: b.mr.Addr() + uint64(to), RKey: b.mr.RKey()}}})
 	w.must(err)
 	w.tx.Reset()
-	a.e.Fill(w.now, w.tx)
+	a.e.Fill(w.now, w.tx, AllClasses)
 	first, _ := w.tx.Packet(0)
 	second, _ := w.tx.Packet(1)
 	b.e.Receive(w.now, []transport.RxPacket{{Data: append(bytes.Clone(first), 0, 0, 0, 0), Src: a.addr, Dst: b.addr,
@@ -203,10 +204,10 @@ func TestPlaceRefused(t *testing.T) {
 	h := middle(t, w, a, b, qa, 8, 0)
 	src := netip.AddrPortFrom(a.addr, rocev2.UDPPort)
 	ask := func(src netip.AddrPort, change func(h *[rocev2.BTHLen]byte), size int) int {
-		ReceivePlaced(b.e, w.now, nil) // nothing of what was asked for has come
+		b.e.Receive(w.now, nil) // nothing of what was asked for has come
 		h := h
 		change(&h)
-		v, p := Place(b.e, src, &h, size, 100)
+		v, p := b.e.Place(src, &h, size, 100)
 		v.Release()
 		return len(p)
 	}
@@ -235,15 +236,15 @@ func TestPlaceRefused(t *testing.T) {
 	h2 := h
 	h2[11] += 3
 	for range 2 {
-		ReceivePlaced(b.e, w.now, nil)
-		v, p := Place(b.e, src, &h, 1024, 3)
+		b.e.Receive(w.now, nil)
+		v, p := b.e.Place(src, &h, 1024, 3)
 		v.Release()
-		v2, p2 := Place(b.e, src, &h2, 1024, 100)
+		v2, p2 := b.e.Place(src, &h2, 1024, 100)
 		v2.Release()
 		if len(p) != 3<<10 || len(p2) != 3<<10 || &p2[0] == &p[0] || &b.mem[1<<10] != &p[0] || &b.mem[4<<10] != &p2[0] {
 			t.Errorf("%d and %d bytes for two buffers", len(p), len(p2))
 		}
-		v, p = Place(b.e, src, &h, 1024, 3)
+		v, p = b.e.Place(src, &h, 1024, 3)
 		v.Release()
 		if len(p) != 0 {
 			t.Errorf("%d bytes for what is placed already", len(p))
@@ -284,15 +285,15 @@ func TestPlacedTooLate(t *testing.T) {
 			a, b := w.newPair(Config{})
 			qa, qb := connectPair(a, b, true)
 			h := middle(t, w, a, b, qa, 8, 0)
-			v, p := Place(b.e, netip.AddrPortFrom(a.addr, rocev2.UDPPort), &h, 1024, 4)
+			v, p := b.e.Place(netip.AddrPortFrom(a.addr, rocev2.UDPPort), &h, 1024, 4)
 			if len(p) != 4<<10 {
 				t.Fatalf("a place of %d bytes", len(p))
 			}
 			v.Release()
 			change(a, b, qa, qb)
 			before := b.e.counters
-			r := ReceivePlaced(b.e, w.now, []transport.PlacedRun{{N: 4, Payload: p,
-				First: transport.RxPacket{Data: h[:], Src: a.addr, Dst: b.addr, SrcPort: rocev2.UDPPort, ICRC: transport.ICRCVerified}}})
+			r := b.e.Receive(w.now, nil, transport.PlacedRun{N: 4, Payload: p,
+				First: transport.RxPacket{Data: h[:], Src: a.addr, Dst: b.addr, SrcPort: rocev2.UDPPort, ICRC: transport.ICRCVerified}})
 			after := b.e.counters
 			if r.Packets != 4 || r.Requests || r.Taken {
 				t.Errorf("%+v of 4 packets that come too late", r)
@@ -311,10 +312,10 @@ func TestPlacedMarked(t *testing.T) {
 	a, b := w.newPair(Config{})
 	qa, _ := connectPair(a, b, true)
 	h := middle(t, w, a, b, qa, 8, 0)
-	v, p := Place(b.e, netip.AddrPortFrom(a.addr, rocev2.UDPPort), &h, 1024, 4)
+	v, p := b.e.Place(netip.AddrPortFrom(a.addr, rocev2.UDPPort), &h, 1024, 4)
 	v.Release()
-	r := ReceivePlaced(b.e, w.now, []transport.PlacedRun{{N: len(p) >> 10, Payload: p,
-		First: transport.RxPacket{Data: h[:], Src: a.addr, Dst: b.addr, SrcPort: rocev2.UDPPort, TrafficClass: 3, ICRC: transport.ICRCVerified}}})
+	r := b.e.Receive(w.now, nil, transport.PlacedRun{N: len(p) >> 10, Payload: p,
+		First: transport.RxPacket{Data: h[:], Src: a.addr, Dst: b.addr, SrcPort: rocev2.UDPPort, TrafficClass: 3, ICRC: transport.ICRCVerified}})
 	if got := b.e.QPStats().ECNMarked; got != 4 || !r.Urgent {
 		t.Errorf("%d packets are counted as marked, want 4; an answer is urgent: %v", got, r.Urgent)
 	}
@@ -327,10 +328,10 @@ func TestPlacedLetsGo(t *testing.T) {
 	a, b := w.newPair(Config{})
 	qa, _ := connectPair(a, b, true)
 	h := middle(t, w, a, b, qa, 8, 0)
-	v, p := Place(b.e, netip.AddrPortFrom(a.addr, rocev2.UDPPort), &h, 1024, 4)
+	v, p := b.e.Place(netip.AddrPortFrom(a.addr, rocev2.UDPPort), &h, 1024, 4)
 	v.Release()
-	r := ReceivePlaced(b.e, w.now, []transport.PlacedRun{{N: len(p) >> 10, Payload: p,
-		First: transport.RxPacket{Data: h[:], Src: a.addr, Dst: b.addr, SrcPort: rocev2.UDPPort, ICRC: transport.ICRCVerified}}})
+	r := b.e.Receive(w.now, nil, transport.PlacedRun{N: len(p) >> 10, Payload: p,
+		First: transport.RxPacket{Data: h[:], Src: a.addr, Dst: b.addr, SrcPort: rocev2.UDPPort, ICRC: transport.ICRCVerified}})
 	if !r.Taken || b.e.QPStats().RxPackets != 5 {
 		t.Errorf("%+v, %d packets in all", r, b.e.QPStats().RxPackets)
 	}

@@ -416,7 +416,7 @@ const (
 func (p *prey) pump() (sent int) {
 	for n := 0; p.e.Pending(); n++ {
 		p.w.tx.Reset()
-		f := p.e.Fill(p.w.now, p.w.tx)
+		f := p.e.Fill(p.w.now, p.w.tx, AllClasses)
 		sent += p.w.tx.Len()
 		if len(f.Misrouted) > 0 {
 			p.t.Fatal("a packet of another shard, and there is none")

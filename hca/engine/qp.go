@@ -27,6 +27,7 @@ type QP struct {
 	class uint8 // of its packets, see class.go
 
 	local     bool  // the peer is on this engine's address, and Loopback is on
+	loops     bool  // packets of it may pass inside the engine: it is local, or of UD
 	raised    bool  // an event was
 	mtuRaised bool  // EventPathMTU was
 	held      bool  // the number was held for it, see hold.go

@@ -70,9 +70,8 @@ func (s *receipts) forget(n rocev2.QPN) {
 
 // answer answers a request that comes again to a queue pair that has gone, if
 // its peer wants to know, and reports whether it does.
-func (e *Engine) answer(d *transport.RxPacket) bool {
-	b := &e.packet.BTH
-	r := e.receipts.of[b.DestQPN]
+func (f *finals) answer(b *rocev2.BTH, d *transport.RxPacket) bool {
+	r := f.receipts.of[b.DestQPN]
 	if r == nil || r.n == 0 || r.queued || !b.AckReq || d.Src != r.peer || r.port != 0 && r.port != d.SrcPort {
 		return false
 	}
@@ -84,6 +83,6 @@ func (e *Engine) answer(d *transport.RxPacket) bool {
 	p := r.finalPacket
 	p.receipt = r
 	r.queued = true
-	e.finals = append(e.finals, p)
+	f.packets = append(f.packets, p)
 	return true
 }

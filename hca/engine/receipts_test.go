@@ -123,16 +123,16 @@ func TestReceiptsAreBounded(t *testing.T) {
 		b.destroy(lastAckLost(a, b, ib.OpWrite, false))
 		a.waitOK(1)
 	}
-	if n := len(b.e.receipts.of); n != maxReceipts || len(b.e.receipts.ring) != maxReceipts {
-		t.Errorf("%d receipts, %d in the ring", n, len(b.e.receipts.ring))
+	if n := len(b.e.finals.receipts.of); n != maxReceipts || len(b.e.finals.receipts.ring) != maxReceipts {
+		t.Errorf("%d receipts, %d in the ring", n, len(b.e.finals.receipts.ring))
 	}
 	q := lastAckLost(a, b, ib.OpWrite, false)
 	b.modify(q, ib.Attr{State: ib.StateReset}, ib.AttrState)
-	if r := b.e.receipts.of[q.QPN()]; r == nil || r.n == 0 {
+	if r := b.e.finals.receipts.of[q.QPN()]; r == nil || r.n == 0 {
 		t.Error("no receipt after a reset")
 	}
 	b.connect(q, ib.AddressVector{DGID: a.addr}, 77)
-	if r := b.e.receipts.of[q.QPN()]; r.n != 0 {
+	if r := b.e.finals.receipts.of[q.QPN()]; r.n != 0 {
 		t.Error("the receipt of the last connection is left")
 	}
 }

@@ -7,132 +7,141 @@ import (
 	"github.com/gosoftroce/rocev2/transport"
 )
 
-// Received is what a batch of packets was.
-type Received struct {
-	Packets  int
-	Taken    bool // a queue pair has taken one of them
-	Requests bool // there were requests
-	Urgent   bool // something wants an answer that does not wait
+// receiver hands packets that have arrived to the queue pairs that they are
+// for. A queue pair that then has something to send comes to its turn.
+type receiver struct {
+	*shared
+	holds   holds
+	groups  groups
+	placing placing
 
-	// Misrouted are packets that belong to other shards: a network may
-	// coalesce packets to several queue pairs into one buffer, which
-	// arrives where the first one belongs. They are valid as long as the
-	// batch is, and until the next call of a method of the engine.
-	Misrouted []transport.RxPacket
-
-	// Multicast are packets for groups, which were handed to the queue
-	// pairs of this shard, and may be for those of others. They are valid
-	// as Misrouted is. A driver gives them to those shards, but none that
-	// it has got from another shard. With one shard there are none.
-	Multicast []transport.RxPacket
+	// What follows is of one batch.
+	packet    rocev2.Packet // the one that is dispatched
+	arrival   qp.Arrival    // how it came
+	misrouted []transport.RxPacket
+	grouped   []transport.RxPacket // those that are for groups
 }
 
-// Add adds what the runs of the same batch were.
-func (r *Received) Add(runs *Received) {
-	r.Packets += runs.Packets
-	r.Taken = r.Taken || runs.Taken
-	r.Requests = r.Requests || runs.Requests
-	r.Urgent = r.Urgent || runs.Urgent
-}
-
-// Receive handles packets that have arrived (IBTA 9.6). What they call for goes
-// with the next Fill.
-func (e *Engine) Receive(now clock.Time, packets []transport.RxPacket) Received {
-	e.placing.n = 0
-	e.misrouted, e.grouped = e.misrouted[:0], e.grouped[:0]
-	r := Received{Packets: len(packets)}
+// receive handles a batch: the runs that were placed, and then the packets.
+func (in *receiver) receive(now clock.Time, r *Ready, packets []transport.RxPacket, placed []transport.PlacedRun) {
+	in.placing.n = 0
+	in.misrouted, in.grouped = in.misrouted[:0], in.grouped[:0]
+	if len(placed) > 0 {
+		in.takePlaced(now, r, placed)
+	}
+	r.Packets += len(packets)
 	for i := 0; i < len(packets); {
 		done, alone := 0, 1
 		if inMiddle(packets[i].Data) {
-			done, alone = takeRun(e, now, &r, packets[i:])
+			done, alone = in.takeRun(now, r, packets[i:])
 		}
 		i += done
 		for ; alone > 0; alone-- {
-			e.dispatch(now, &r, &packets[i])
+			in.dispatch(now, r, &packets[i])
 			i++
 		}
 	}
-	r.Misrouted, r.Multicast = e.misrouted, e.grouped
-	return r
+	r.Misrouted, r.Multicast = in.misrouted, in.grouped
+}
+
+// loopBack handles the packets that passed inside the engine. What they call
+// for comes with the next Fill: nothing is nested.
+func (in *receiver) loopBack(now clock.Time, r *Ready, b *loopback) {
+	in.misrouted = in.misrouted[:0]
+	for i := range b.ends {
+		in.dispatch(now, r, b.packet(i))
+	}
+	r.LoopPackets, r.LoopBytes, r.Misrouted = len(b.ends), b.off, in.misrouted
+	in.counters.LoopPackets += uint64(r.LoopPackets)
+	in.counters.LoopBytes += uint64(r.LoopBytes)
+	b.reset()
 }
 
 // dispatch finds the receiver of a packet: the queue pair that its BTH names,
 // or those of the group that it was sent to (IBTA 9.6). It is the only place
 // that does.
-func (e *Engine) dispatch(now clock.Time, r *Received, d *transport.RxPacket) {
-	if err := e.packet.Parse(d.Data); err != nil {
-		e.counters.malformed(err)
+func (in *receiver) dispatch(now clock.Time, r *Ready, d *transport.RxPacket) {
+	if err := in.packet.Parse(d.Data); err != nil {
+		in.counters.malformed(err)
 		return
 	}
 	if d.ICRC == transport.ICRCBad {
-		e.counters.Device[DropBadICRC]++
+		in.counters.Device[DropBadICRC]++
 		return
 	}
-	qpn := e.packet.BTH.DestQPN
-	if misaddressed(d, qpn) {
-		e.counters.Device[DropGroup]++
+	qpn := in.packet.BTH.DestQPN
+	if d.Dst.IsMulticast() && qpn != rocev2.MulticastQPN { // where only what is for the group belongs
+		in.counters.Device[DropGroup]++
 		return
 	}
-	if q := e.table.get(qpn); q != nil {
-		if !q.held || !e.holds.keep(&e.packet, d) {
-			e.deliver(now, r, d, q)
+	if q := in.table.get(qpn); q != nil {
+		if !q.held || !in.holds.keep(&in.packet, d) {
+			in.deliver(now, r, d, q)
 		}
 		return
 	}
 	if qpn == rocev2.MulticastQPN {
-		e.multicast(now, r, d)
+		in.multicast(now, r, d)
 		return
 	}
-	if !e.cfg.owns(qpn) {
-		e.misrouted = append(e.misrouted, *d)
+	if !in.cfg.owns(qpn) {
+		in.misrouted = append(in.misrouted, *d)
 		return
 	}
-	if e.holds.keep(&e.packet, d) {
+	if in.holds.keep(&in.packet, d) {
 		return
 	}
-	e.counters.Device[DropUnknownQP]++
-	r.Urgent = e.answer(d) || r.Urgent
+	in.counters.Device[DropUnknownQP]++
+	r.Urgent = in.finals.answer(&in.packet.BTH, d) || r.Urgent
 }
 
 // deliver hands the packet that was parsed to one of its receivers, and reports
 // whether that has used it.
-func (e *Engine) deliver(now clock.Time, r *Received, d *transport.RxPacket, q *QP) bool {
+func (in *receiver) deliver(now clock.Time, r *Ready, d *transport.RxPacket, q *QP) bool {
 	if !q.fromPeerPort(d) {
-		e.counters.Device[DropSourcePort]++
+		in.counters.Device[DropSourcePort]++
 		return false
 	}
 	var kept uint64
 	if !q.portVerified {
 		kept = qp.Reordered(q.core)
 	}
-	a := &e.arrival
-	a.Packet, a.Src, a.Dst = &e.packet, d.Src, d.Dst
+	a := &in.arrival
+	a.Packet, a.Src, a.Dst = &in.packet, d.Src, d.Dst
 	a.TrafficClass, a.HopLimit, a.FlowLabel, a.IPID = d.TrafficClass, d.HopLimit, d.FlowLabel, d.IPID
 	reason := q.core.HandlePacket(now, a)
-	if e.cfg.Class != nil {
-		takeNotice(e, q)
+	if in.cfg.Class != nil {
+		in.finals.notice(q)
 	}
-	info, _ := e.packet.BTH.Opcode.Info()
+	info, _ := in.packet.BTH.Opcode.Info()
 	r.Taken = r.Taken || reason == qp.DropNone
 	if reason != qp.DropNone {
-		e.counters.QP[reason]++
+		in.counters.QP[reason]++
 		switch reason {
 		case qp.DropNotPresent:
-			q.tell(e.sink)
+			q.tell(in.sink)
 		case qp.DropState:
-			r.Urgent = e.answer(d) || r.Urgent
+			r.Urgent = in.finals.answer(&in.packet.BTH, d) || r.Urgent
 		}
 	} else if !q.portVerified && info.Role != rocev2.RoleNotify && qp.Reordered(q.core) == kept {
-		q.verifyPort(&e.cfg, d)
+		q.verifyPort(&in.cfg, d)
 	}
 	if !q.core.Reliable() {
-		q.tell(e.sink)
+		q.tell(in.sink)
 		if q.core.Answering() { // a CNP; nothing else ever follows from a packet
 			r.Urgent = true
-			e.turns.push(q)
+			in.turns.push(q)
 		}
 		return reason == qp.DropNone
 	}
-	handled(e, r, q, info.Role == rocev2.RoleRequest)
+	in.handled(r, q, info.Role == rocev2.RoleRequest)
 	return reason == qp.DropNone
+}
+
+// handled does what follows when a reliable queue pair was given something.
+func (in *receiver) handled(r *Ready, q *QP, request bool) {
+	r.Requests = r.Requests || request
+	r.Urgent = r.Urgent || q.core.Answering()
+	in.turns.count(q)
+	in.turns.push(q)
 }

@@ -21,52 +21,36 @@ import (
 // are copied.
 const maxRun = 64
 
+// inMiddle reports whether a packet can be part of a run.
+func inMiddle(b []byte) bool {
+	const middles = 1<<rocev2.RCSendMiddle | 1<<rocev2.RCWriteMiddle | 1<<rocev2.RCReadResponseMiddle
+	return len(b) > rocev2.BTHLen+rocev2.ICRCLen && uint32(middles)>>b[0]&1 != 0
+}
+
 // takeRun handles as a run what a batch begins with, of which the first packet
 // can be part of one. It returns how many packets are done, or else how many
 // are to be handled one by one: one at least, and those of a run that its queue
 // pair does not take as one, so that nothing is looked at twice.
-func takeRun(e *Engine, now clock.Time, r *Received, batch []transport.RxPacket) (done, alone int) {
+func (in *receiver) takeRun(now clock.Time, r *Ready, batch []transport.RxPacket) (done, alone int) {
 	first := batch[0].Data
 	h := [rocev2.BTHLen]byte(first) // once: memory that is shared may change
 	n := lengthOfRun(&h, batch)
 	if n < 2 {
 		return 0, 1
 	}
-	e.packet.ParseBTH(&h, nil)
-	d, size, q := &batch[0], len(first)-rocev2.BTHLen-rocev2.ICRCLen, e.table.get(e.packet.BTH.DestQPN)
+	in.packet.ParseBTH(&h, nil)
+	d, size, q := &batch[0], len(first)-rocev2.BTHLen-rocev2.ICRCLen, in.table.get(in.packet.BTH.DestQPN)
 	if q == nil || !q.takesRuns(d) {
 		return 0, n
 	}
-	v := qp.Middle(q.core, d.Src, &e.packet.BTH, size, n)
+	v := qp.Middle(q.core, d.Src, &in.packet.BTH, size, n)
 	n, alone = int(min(uint64(n), v.Len()/uint64(size))), n
-	copied := n >= 2 && copyRun(e, v, batch[:n], size)
+	copied := n >= 2 && copyRun(v, batch[:n], size)
 	v.Release()
 	if !copied {
 		return 0, alone
 	}
-	return deliverRun(e, now, r, q, n), 0
-}
-
-// copyRun copies payloads of size bytes to where they belong.
-func copyRun(e *Engine, v memreg.View, batch []transport.RxPacket, size int) bool {
-	if b := v.Place(0, uint64(len(batch)*size)); b != nil {
-		for i := range batch {
-			copy(b[i*size:(i+1)*size], batch[i].Data[rocev2.BTHLen:])
-		}
-		return true
-	}
-	for i := range batch {
-		if v.CopyIn(uint64(i*size), batch[i].Data[rocev2.BTHLen:][:size]) != ib.FaultNone {
-			return false
-		}
-	}
-	return true
-}
-
-// inMiddle reports whether a packet can be part of a run.
-func inMiddle(b []byte) bool {
-	const middles = 1<<rocev2.RCSendMiddle | 1<<rocev2.RCWriteMiddle | 1<<rocev2.RCReadResponseMiddle
-	return len(b) > rocev2.BTHLen+rocev2.ICRCLen && uint32(middles)>>b[0]&1 != 0
+	return in.deliverRun(now, r, q, n), 0
 }
 
 // lengthOfRun returns how many packets of a batch, whose first has the header
@@ -100,41 +84,31 @@ func (q *QP) takesRuns(d *transport.RxPacket) bool {
 	return q.portVerified && q.fromPeerPort(d) && !a.Marked()
 }
 
-// deliverRun hands n packets with the header that was parsed to q. Their
-// payloads lie where they belong. It returns how many q has taken.
-func deliverRun(e *Engine, now clock.Time, r *Received, q *QP, n int) int {
-	op := e.packet.BTH.Opcode
-	n = qp.HandleRun(q.core, now, op, n)
-	r.Taken = true
-	if e.cfg.Class != nil {
-		takeNotice(e, q)
+// copyRun copies payloads of size bytes to where they belong.
+func copyRun(v memreg.View, batch []transport.RxPacket, size int) bool {
+	if b := v.Place(0, uint64(len(batch)*size)); b != nil {
+		for i := range batch {
+			copy(b[i*size:(i+1)*size], batch[i].Data[rocev2.BTHLen:])
+		}
+		return true
 	}
-	handled(e, r, q, op != rocev2.RCReadResponseMiddle)
-	return n
-}
-
-// handled does what follows when a reliable queue pair was given something.
-func handled(e *Engine, r *Received, q *QP, request bool) {
-	r.Requests = r.Requests || request
-	r.Urgent = r.Urgent || q.core.Answering()
-	e.count(q)
-	e.turns.push(q)
-}
-
-// placedAsRun handles a run that was placed, whose header was parsed, if it can
-// be handled as one, and lies where it would be copied now.
-func placedAsRun(e *Engine, now clock.Time, r *Received, q *QP, run *transport.PlacedRun) bool {
-	if !q.takesRuns(&run.First) {
-		return false
+	for i := range batch {
+		if v.CopyIn(uint64(i*size), batch[i].Data[rocev2.BTHLen:][:size]) != ib.FaultNone {
+			return false
+		}
 	}
-	v := qp.Middle(q.core, run.First.Src, &e.packet.BTH, len(run.Payload)/run.N, run.N)
-	defer v.Release()
-	if !startsWith(v.Target(0, v.Len()), run.Payload) {
-		return false
-	}
-	deliverRun(e, now, r, q, run.N)
 	return true
 }
 
-// startsWith reports whether part is the memory that b begins with.
-func startsWith(b, part []byte) bool { return len(b) >= len(part) && &b[0] == &part[0] }
+// deliverRun hands n packets with the header that was parsed to q. Their
+// payloads lie where they belong. It returns how many q has taken.
+func (in *receiver) deliverRun(now clock.Time, r *Ready, q *QP, n int) int {
+	op := in.packet.BTH.Opcode
+	n = qp.HandleRun(q.core, now, op, n)
+	r.Taken = true
+	if in.cfg.Class != nil {
+		in.finals.notice(q)
+	}
+	in.handled(r, q, op != rocev2.RCReadResponseMiddle)
+	return n
+}

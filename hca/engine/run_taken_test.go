@@ -34,7 +34,7 @@ func arriving(t *testing.T, op ib.Opcode, psn rocev2.PSN, n uint32) (*host, []tr
 	a.post(qa, op, b, n<<10)
 	w.sleep(w.delay + 1)
 	w.tx.Reset()
-	from.e.Fill(w.now, w.tx)
+	from.e.Fill(w.now, w.tx, AllClasses)
 	w.send(from)
 	for i := range w.events {
 		if e := &w.events[i]; len(e.packets) == int(n) {
@@ -104,7 +104,7 @@ func (h *host) run(t *testing.T, packets []transport.RxPacket) int {
 	if !inMiddle(packets[0].Data) {
 		return 0
 	}
-	done, alone := takeRun(h.e, h.w.now, new(Received), packets)
+	done, alone := h.e.in.takeRun(h.w.now, new(Ready), packets)
 	if (done == 0) != (alone > 0) {
 		t.Errorf("%d packets as a run, and %d alone", done, alone)
 	}
@@ -229,7 +229,7 @@ func TestWhatFollowsFromARun(t *testing.T) {
 			t.Errorf("%v: %d bytes less are in flight behind a run of 5 KiB", op, less)
 		}
 		to.w.tx.Reset()
-		to.e.Fill(to.w.now, to.w.tx)
+		to.e.Fill(to.w.now, to.w.tx, AllClasses)
 		if to.e.Pending() {
 			t.Errorf("%v: all was sent, and there is more", op)
 		}

@@ -23,7 +23,7 @@ func runsOf(a, b *host, qa *QP, op ib.Opcode, size uint32, n int) (packets, runs
 	}
 	a.w.sleep(a.w.delay + 1)
 	out := transport.NewTxBatch(8 << 20)
-	from.e.Fill(a.w.now, out)
+	from.e.Fill(a.w.now, out, AllClasses)
 	for i := 0; i < out.Len(); {
 		r := out.Run(i, true)
 		i = r.Last

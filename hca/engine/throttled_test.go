@@ -42,7 +42,7 @@ func throttled(t testing.TB, n int, profile cc.Profile) (*world, *host) {
 func (w *world) fill(h *host) (packets int) {
 	for {
 		w.tx.Reset()
-		h.e.Fill(w.now, w.tx)
+		h.e.Fill(w.now, w.tx, AllClasses)
 		if w.tx.Len() == 0 {
 			return packets
 		}

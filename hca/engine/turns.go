@@ -93,6 +93,13 @@ func (t *turns) len() int {
 // push has q come to its turn.
 func (t *turns) push(q *QP) { t.of(q.class).push(q) }
 
+// count records what q has in flight now. It may be held back no longer.
+func (t *turns) count(q *QP) {
+	if q.count(q.core.InFlight()) {
+		t.push(q)
+	}
+}
+
 // remove takes q out.
 func (t *turns) remove(q *QP) {
 	c := t.of(q.class)

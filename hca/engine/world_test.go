@@ -217,7 +217,7 @@ func (h *host) destroy(q *QP) {
 func (h *host) flush() {
 	for !h.held && h.e.Pending() {
 		h.w.tx.Reset()
-		h.e.Fill(h.w.now, h.w.tx)
+		h.e.Fill(h.w.now, h.w.tx, AllClasses)
 		h.w.send(h)
 	}
 	if at, ok := h.e.Deadline(); ok && (h.timerAt == 0 || at < h.timerAt) {
@@ -319,7 +319,7 @@ func (h *host) wait(n int) {
 }
 
 // forge hands q a packet as though from its peer's address and a UDP port.
-func (h *host) forge(q *QP, src netip.Addr, port uint16, op rocev2.Opcode, psn rocev2.PSN) Received {
+func (h *host) forge(q *QP, src netip.Addr, port uint16, op rocev2.Opcode, psn rocev2.PSN) Ready {
 	p := rocev2.Packet{BTH: rocev2.BTH{Opcode: op, PKey: rocev2.DefaultPKey, DestQPN: q.QPN(), PSN: psn}}
 	d := transport.RxPacket{Data: append(p.AppendTo(nil), make([]byte, rocev2.ICRCLen)...), Src: src, Dst: h.addr,
 		SrcPort: port, ICRC: transport.ICRCVerified}
@@ -332,7 +332,7 @@ func (h *host) forge(q *QP, src netip.Addr, port uint16, op rocev2.Opcode, psn r
 // queue pair in it by the number of its peer.
 func (h *host) nextTurns() map[rocev2.QPN]int {
 	h.w.tx.Reset()
-	h.e.Fill(h.w.now, h.w.tx)
+	h.e.Fill(h.w.now, h.w.tx, AllClasses)
 	bytes := map[rocev2.QPN]int{}
 	for i := range h.w.tx.Len() {
 		data, _ := h.w.tx.Packet(i)

@@ -147,7 +147,6 @@ var over = map[string]int{
 	"rdma/cm/agent.Agent":                  96,
 	"e2e/attack.Trial":                     63,
 	"e2e/attack/leases.trial":              44,
-	"hca/engine.Engine":                    62,
 	"programs/interop/perftest.answerer":   71,
 	"programs/interop/perftest.connecting": 45,
 	"programs/interop/perftest.session":    46,
