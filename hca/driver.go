@@ -122,7 +122,7 @@ func (d *Driven) Advance() {
 
 // release gives up the shard's lock, and tells the driver.
 func (d *Driven) release() {
-	ready := d.shard.eng.Pending()
+	ready := d.shard.eng.Classes() != 0
 	d.shard.mu.Unlock()
 	d.driver.Changed(ready, d.deadline())
 	for len(d.jobs) > 0 {

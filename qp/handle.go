@@ -220,6 +220,18 @@ func (q *QP) polled(out *conn.Output, p *Polled) {
 	p.Packets, p.Full = out.Packets, out.Full
 	p.InFlight, p.Silent = q.InFlight()
 	p.Raised = q.conn.Events != 0
+	if at, ok := q.Deadline(); ok {
+		p.Deadline = max(at, 1)
+	}
+}
+
+// Ready returns how a queue pair stands after an input other than Poll.
+func (q *QP) Ready() (r Ready) {
+	r.InFlight, r.Silent = q.InFlight()
+	r.Raised = q.conn.Events != 0
+	r.Answers = NoticeDue(q) || q.recv.Pressing()
+	r.Sends = r.Answers || q.resp != nil && (q.resp.Waiting() || q.resp.Yields()) || !requests(q) || !q.req.Idle()
+	return r
 }
 
 // PollFinal writes what the peer must be told before the queue pair is taken

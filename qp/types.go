@@ -7,6 +7,7 @@ import (
 	"github.com/gosoftroce/rocev2/qp/queue"
 	"github.com/gosoftroce/rocev2/qp/requester"
 	"github.com/gosoftroce/rocev2/qp/trace"
+	"github.com/gosoftroce/rocev2/rocev2/clock"
 )
 
 // Limit is what the driver lets a queue pair send now.
@@ -26,17 +27,26 @@ type Limit struct {
 }
 
 // Polled is what a Poll has done, why it has stopped, and what the queue pair
-// wants of the driver now.
+// wants of the driver now, but for Answers and Sends: whether there is more to
+// send the first fields say.
 type Polled struct {
 	Packets    int  // written
 	Bytes      int  // of requests among them, as they count in flight (cc.Flight)
 	Full       bool // the writer takes no more
 	Blocked    bool // a request waits for nothing but Limit.Bytes
 	AckDelayed bool // an acknowledgement waits because of Limit.DelayAck
+	Ready
+}
 
-	InFlight int  // see QP.InFlight
-	Silent   bool // see QP.InFlight
-	Raised   bool // PollEvent or PollFetch has something to return
+// Ready is how a queue pair stands after an input, and what it wants of the
+// driver. The driver asks for it once for each input.
+type Ready struct {
+	InFlight int        // see QP.InFlight
+	Silent   bool       // see QP.InFlight
+	Raised   bool       // PollEvent or PollFetch has something to return
+	Answers  bool       // an answer other than a lone acknowledgement, or a congestion notification, waits
+	Sends    bool       // Poll may have something to do
+	Deadline clock.Time // after a Poll: when HandleTimeout wants to be called; 0: not at all
 }
 
 // NewTraceHook returns a hook that calls take, see trace.NewHook.

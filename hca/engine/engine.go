@@ -54,6 +54,7 @@ type shared struct {
 	paths    paths // of datagrams
 	loop     loopback
 	counters Counters
+	now      clock.Time // of the latest batch
 }
 
 // New makes an engine without queue pairs.
@@ -209,6 +210,7 @@ func DrainReceives(q *QP) (more bool) { return qp.DrainReceives(q.core) }
 // call for goes with the next call. So the driver calls Fill until Pending
 // reports false.
 func (e *Engine) Fill(now clock.Time, out *transport.TxBatch, classes Classes) (r Ready) {
+	e.now = now
 	e.out.fill(now, out, classes)
 	if len(e.loop.ends) > 0 {
 		e.in.loopBack(now, &r, &e.loop)
@@ -218,9 +220,10 @@ func (e *Engine) Fill(now clock.Time, out *transport.TxBatch, classes Classes) (
 }
 
 // Pending reports whether there may be something to send.
-func (e *Engine) Pending() bool { return len(e.finals.packets) > 0 || e.out.next(AllClasses) != nil }
+func (e *Engine) Pending() bool { return len(e.finals.packets) > 0 || e.out.pending() }
 
-// Classes returns the classes of which there may be something to send.
+// Classes returns the classes in which a queue pair has its turn, or a packet
+// waits. It ends no turn, so it may say so of one that has nothing to send.
 func (e *Engine) Classes() Classes {
 	if len(e.peers.limited) > 0 {
 		e.peers.admit(&e.turns)
@@ -252,6 +255,7 @@ func (e *Engine) Place(src netip.AddrPort, h *[rocev2.BTHLen]byte, size, n int) 
 // lie where Place has said, and then the packets. What they call for goes with
 // the next Fill.
 func (e *Engine) Receive(now clock.Time, packets []transport.RxPacket, placed ...transport.PlacedRun) (r Ready) {
+	e.now = now
 	e.in.receive(now, &r, packets, placed)
 	return r
 }

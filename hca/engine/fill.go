@@ -40,6 +40,16 @@ func (s *sender) fill(now clock.Time, out *transport.TxBatch, classes Classes) {
 	s.link.batch, s.link.q = nil, nil
 }
 
+// pending reports whether a queue pair has something to send, and ends the
+// quiet turns that come first.
+func (s *sender) pending() bool {
+	q := s.next(AllClasses)
+	for ; q != nil && q.quiet; q = s.next(AllClasses) {
+		s.pass(s.now, q)
+	}
+	return q != nil
+}
+
 // next returns the queue pair of some classes whose turn it is to send, nil if
 // there is none.
 func (s *sender) next(classes Classes) *QP {
@@ -49,9 +59,29 @@ func (s *sender) next(classes Classes) *QP {
 	return s.turns.front(classes)
 }
 
+// pass ends the turn of q, which has nothing to send.
+func (s *sender) pass(now clock.Time, q *QP) {
+	allowance := q.allowance()
+	s.peers.endAdmitted(q, false)
+	s.turns.of(q.class).done()
+	if allowance == 0 {
+		s.peers.stop(q, false)
+	}
+	if at, ok := q.core.Deadline(); ok {
+		s.timers.schedule(now, q, at)
+	}
+}
+
 // pull takes packets from q, up to what is left of its turn. It reports whether
 // the batch has room for more.
 func (s *sender) pull(now clock.Time, q *QP) bool {
+	if q.quiet && int(q.turn) >= q.packetCost() {
+		if s.link.batch.Room() == nil {
+			return false
+		}
+		s.pass(now, q)
+		return true
+	}
 	out := qp.Writer(&s.link)
 	if s.link.q = q; q.loops {
 		out = s.loopWriter(q)
@@ -93,8 +123,8 @@ func (s *sender) pull(now clock.Time, q *QP) bool {
 		if p.AckDelayed {
 			s.acks.waiting.push(q)
 		}
-		if at, ok := q.core.Deadline(); ok {
-			s.timers.schedule(now, q, at)
+		if p.Deadline != 0 {
+			s.timers.schedule(now, q, p.Deadline)
 		}
 		return true
 	}

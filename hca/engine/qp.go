@@ -24,6 +24,7 @@ type QP struct {
 	// Its turn, see turns.go.
 	turn  int32 // bytes left of it
 	idle  bool  // it only keeps its place in the round
+	quiet bool  // it has nothing to send, and its turn need not ask
 	class uint8 // of its packets, see class.go
 
 	local     bool  // the peer is on this engine's address, and Loopback is on

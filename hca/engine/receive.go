@@ -138,10 +138,14 @@ func (in *receiver) deliver(now clock.Time, r *Ready, d *transport.RxPacket, q *
 	return reason == qp.DropNone
 }
 
-// handled does what follows when a reliable queue pair was given something.
+// handled does what follows when a reliable queue pair was given something: it
+// comes to its turn. If that would only show that it has nothing to send, the
+// turn is a quiet one.
 func (in *receiver) handled(r *Ready, q *QP, request bool) {
+	is := q.core.Ready()
 	r.Requests = r.Requests || request
-	r.Urgent = r.Urgent || q.core.Answering()
-	in.turns.count(q)
+	r.Urgent = r.Urgent || is.Answers
+	q.count(is.InFlight, is.Silent) // it has its turn in any case
 	in.turns.push(q)
+	q.quiet = !is.Sends && !is.Raised
 }

@@ -209,8 +209,8 @@ func TestRunAcrossTheLastPSN(t *testing.T) {
 }
 
 // What follows from a packet follows from a run, before anything is sent: less
-// is in flight, the queue pair has its turn, and an answer that waits does not
-// wait on.
+// is in flight, the queue pair has its turn when there is something to send,
+// and an answer that waits does not wait on.
 func TestWhatFollowsFromARun(t *testing.T) {
 	t.Parallel()
 	for _, op := range []ib.Opcode{ib.OpSend, ib.OpWrite, ib.OpRead} {
@@ -233,8 +233,11 @@ func TestWhatFollowsFromARun(t *testing.T) {
 		if to.e.Pending() {
 			t.Errorf("%v: all was sent, and there is more", op)
 		}
-		if to.e.Receive(to.w.now, packets[6:11]); !to.e.Pending() {
-			t.Errorf("%v: the queue pair has no turn behind a run", op)
+		if to.e.Receive(to.w.now, packets[6:11]); to.e.Pending() {
+			t.Errorf("%v: the queue pair has a turn after a run that nothing is to be said to", op)
+		}
+		if to.e.Receive(to.w.now, packets[11:]); op != ib.OpRead && !to.e.Pending() {
+			t.Errorf("%v: the queue pair has no turn after the end of its message", op)
 		}
 	}
 }

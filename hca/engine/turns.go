@@ -112,6 +112,7 @@ func (t *classTurns) len() int { return t.fresh.len() + t.round.len() }
 
 // push has q come to its turn.
 func (t *classTurns) push(q *QP) {
+	q.quiet = false
 	switch {
 	case q.Pending():
 	case !q.links.in[listRound]:

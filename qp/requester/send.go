@@ -39,6 +39,12 @@ func (r *Requester) Poll(now clock.Time, bytes int, out *conn.Output) (sent int,
 	return bytes - t.left, false
 }
 
+// Idle reports whether Poll has nothing to do: no request at the cursor, and
+// none to send again. With a rate it is never sure.
+func (r *Requester) Idle() bool {
+	return r.stream.empty() && !r.recovery.waits() && r.stream.c.CC.Limit.Burst == 0
+}
+
 // blocked reports whether the driver's bound alone stops the requester, as far
 // as is known without asking fences, credits and the like.
 func (t *turn) blocked() bool {
