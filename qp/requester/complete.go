@@ -54,7 +54,7 @@ func (s *stream) answered(w *queue.Send, rel uint32, last bool) {
 // the READ was asked for again from the middle, the answers to both requests
 // are taken. Linux calls the one packet of such an answer LAST.
 func (s *stream) fits(w *queue.Send, rel uint32, first, last bool, p *rocev2.Packet, info *rocev2.OpcodeInfo) bool {
-	if w.Kind&(ib.OpReads|ib.OpEmptyAnswer) == 0 || info.Headers.Has(rocev2.HasAETH) && !p.AETH.Syndrome.IsACK() {
+	if w.Kind&(ib.OpReads|ib.OpEmptyAnswer) == 0 || info.Headers&rocev2.HasAETH != 0 && !p.AETH.Syndrome.IsACK() {
 		return false
 	}
 	if info.Last != last && (last || w.Flags&queue.Resumed == 0 || s.c.Pool == nil) {
@@ -75,7 +75,7 @@ func (s *stream) fits(w *queue.Send, rel uint32, first, last bool, p *rocev2.Pac
 // packets in flight a PSN is easily guessed, and the MSN is not. Only a native
 // peer is sure to count as this side does.
 func (s *stream) possible(p *rocev2.Packet, info *rocev2.OpcodeInfo) bool {
-	if s.c.Pool == nil || !info.Headers.Has(rocev2.HasAETH) {
+	if s.c.Pool == nil || info.Headers&rocev2.HasAETH == 0 {
 		return true
 	}
 	w := s.head()

@@ -169,7 +169,7 @@ func (x *response) readResponse() conn.Drop {
 	if !s.fits(w, rel, first, last, x.p, x.info) {
 		return x.misfit()
 	}
-	if x.info.Headers.Has(rocev2.HasAETH) {
+	if x.info.Headers&rocev2.HasAETH != 0 {
 		x.r.credit.update(&x.p.AETH)
 	}
 	if len(x.p.Payload) > 0 {
