@@ -27,16 +27,12 @@ type turn struct {
 func (r *Requester) Poll(now clock.Time, bytes int, out *conn.Output) (sent int, blocked bool) {
 	var t turn // filled in place: to copy what was just written in parts stalls
 	t.r, t.s, t.rec, t.c, t.now, t.left, t.out = r, &r.stream, &r.recovery, r.stream.c, now, bytes, out
-	for !t.s.empty() || t.rec.waits() {
+	for {
 		buf := out.Room()
 		if buf == nil || !t.next(buf) {
 			return bytes - t.left, t.left <= 0 && t.blocked()
 		}
 	}
-	if t.rec.paced { // there is nothing any more that could wait for its rate
-		t.rec.pace(now, false)
-	}
-	return bytes - t.left, false
 }
 
 // Idle reports whether Poll has nothing to do: no request at the cursor, and
