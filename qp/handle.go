@@ -212,8 +212,8 @@ func lead(q *QP, now clock.Time, limit Limit, owed responder.Owed, out *conn.Out
 	return !q.led
 }
 
-// polled ends a Poll that has written out. It fills p in place: to copy what was
-// just written in parts stalls.
+// polled ends a Poll that has written out. It fills p in place: to copy what
+// was just written in parts stalls.
 func (q *QP) polled(out *conn.Output, p *Polled) {
 	q.flush()
 	q.conn.Stats.TxPackets += uint64(out.Packets)
