@@ -28,27 +28,27 @@ type scheduler struct {
 
 // program is a coroutine. It implements task.Task.
 type program struct {
-	s      *scheduler
-	host   *host
-	resume func() (struct{}, bool)
-	stop   func()
-	yield  func(struct{}) bool
-	parked bool
-	place  int             // in all
-	until  event.Time      // when it goes on at the latest; Never: it has no such time
-	sleeps int             // its place among the sleepers of its host
-	ctx    context.Context // that it waits with, if it is not the world's
-	seen   int             // its place in watched
-	asked  bool            // it is to say where it waits, and not to go on
-	where  string          // where it waits, then
-	vain   int             // how often it has tried to wait in a world that has ended
+	s           *scheduler
+	host        *host
+	resume      func() (struct{}, bool)
+	stop        func()
+	yield       func(struct{}) bool
+	parked      bool
+	place       int             // in all
+	until       event.Time      // when it goes on at the latest; Never: it has no such time
+	sleeps      int             // its place among the sleepers of its host
+	ctx         context.Context // that it waits with, if it is not the world's
+	seen        int             // its place in watched
+	asked       bool            // it is to say where it waits, and not to go on
+	where       string          // where it waits, then
+	futileWaits int             // how often it has tried to wait in a world that has ended
 }
 
 // ended unwinds a program that goes on in a world that has ended: one that
 // polls, for example. So often it may try to wait.
 type ended struct{}
 
-const mostVain = 10000
+const mostFutileWaits = 10000
 
 // start makes a program of a host that runs f.
 func (s *scheduler) start(h *host, f func()) {
@@ -76,7 +76,7 @@ func (t *program) Park(ctx context.Context, limit time.Duration) error {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case s.ended:
-		if t.vain++; t.vain > mostVain {
+		if t.futileWaits++; t.futileWaits > mostFutileWaits {
 			panic(ended{})
 		}
 		return ErrEnded

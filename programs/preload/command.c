@@ -199,7 +199,7 @@ ssize_t device_write(struct file *f, int fd, const void *buf, size_t n)
 		uint32_t qp = u32_at(buf, 16);
 		long result;
 
-		poll_hopeful(f);
+		poll_expects(f);
 		result = leave_out(f->doorbells, qp) ? 0 : adapter_call(adapter.post, (long)f->handle, qp, 0, 0, 0);
 
 		if (result >= 0)

@@ -106,7 +106,7 @@ static bool too_soon(struct looks *l, int64_t now)
 	return true;
 }
 
-int poll_vain(struct file *f)
+int poll_empty(struct file *f)
 {
 	struct looks *l = &f->looks;
 	int64_t now = time_now();
@@ -118,7 +118,7 @@ int poll_vain(struct file *f)
 	atomic_store_explicit(&l->passed, 0, memory_order_relaxed);
 	came = receive(f);
 	if (came > 0)
-		poll_hopeful(f);
+		poll_expects(f);
 	return came;
 }
 
@@ -129,7 +129,7 @@ static int poll_cq(struct verbs_cq *cq, int n, void *wc)
 
 	if (found < 0 || (found > 0 && found == n) || !(f = file_of(cq->context->cmd_fd)) || (found > 0 && !doorbells_left(f)))
 		return found;
-	came = poll_vain(f);
+	came = poll_empty(f);
 	if (found > 0)
 		return found;
 	if (came < 0)

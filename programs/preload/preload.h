@@ -373,11 +373,11 @@ void start_poll_opened(void *context);
 /* receive looks for packets: as rocev2_poll. */
 int receive(struct file *f);
 
-/* poll_vain does so after a poll that has found nothing, unless it is too soon. */
-int poll_vain(struct file *f);
+/* poll_empty does so after a poll without result, unless it is too soon. */
+int poll_empty(struct file *f);
 
-/* poll_hopeful says that there may soon be something to be polled. */
-static inline void poll_hopeful(struct file *f)
+/* poll_expects says that there may soon be something to be polled. */
+static inline void poll_expects(struct file *f)
 {
 	if (atomic_load_explicit(&f->looks.since, memory_order_relaxed))
 		atomic_store_explicit(&f->looks.since, 0, memory_order_relaxed);

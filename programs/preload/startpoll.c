@@ -46,7 +46,7 @@ static int start_poll(struct poll_cq_ex *cq, void *attr)
 
 	if ((result != ENOENT && result != 0) || !(f = file_of(cq->context->cmd_fd)) || (result == 0 && !doorbells_left(f)))
 		return result;
-	came = poll_vain(f);
+	came = poll_empty(f);
 	if (result == 0)
 		return 0;
 	if (came < 0)

@@ -27,8 +27,8 @@ func (h *handlers) guard(next http.Handler) http.Handler {
 		header.Set("Cross-Origin-Opener-Policy", "same-origin")
 		header.Set("Cache-Control", "no-store")
 		c := h.config().Admin
-		stranger := c.Token != "" && !goodToken(r, c.Token)
-		if stranger { // it is not to keep one of the few connections
+		unauthorized := c.Token != "" && !goodToken(r, c.Token)
+		if unauthorized { // it is not to keep one of the few connections
 			header.Set("Connection", "close")
 		}
 		if !goodHost(r.Host, c.Hosts) {
@@ -39,7 +39,7 @@ func (h *handlers) guard(next http.Handler) http.Handler {
 			refuse(w, http.StatusForbidden, "the request comes from another site")
 			return
 		}
-		if stranger && !open(r.URL.Path) {
+		if unauthorized && !open(r.URL.Path) {
 			header.Set("WWW-Authenticate", `Bearer realm="rocev2d"`)
 			refuse(w, http.StatusUnauthorized, "this needs the token of the configuration, as Authorization: Bearer TOKEN")
 			return
@@ -48,7 +48,7 @@ func (h *handlers) guard(next http.Handler) http.Handler {
 			refuse(w, http.StatusUnsupportedMediaType, "a POST needs Content-Type: application/json, which no foreign page can send unasked")
 			return
 		}
-		defer serving(r, c.Token != "" && !stranger)()
+		defer serving(r, c.Token != "" && !unauthorized)()
 		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 		next.ServeHTTP(w, r)
 	})
