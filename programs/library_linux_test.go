@@ -53,7 +53,7 @@ func library(t testing.TB) string {
 }
 
 // libraryCases are those of testdata/check.c.
-var libraryCases = []string{"paths", "places", "file", "wait", "cancel", "numbers", "standard", "fork", "signals", "threads", "events", "gone", "limit", "full", "ends",
+var libraryCases = []string{"paths", "places", "file", "wait", "cancel", "numbers", "standard", "fork", "signals", "threads", "events", "gone", "limit", "full", "ends", "closed",
 	"deferred", "actions", "masks", "faults", "inner", "pipe", "stacks",
 	"restart", "jump", "handler", "user", "early"}
 

@@ -154,6 +154,8 @@ static ssize_t get_event(struct file *f, int fd, const struct header *h, const v
 		while (file_of(fd) != f || f->opened != opened)
 			pause();
 		got = command(f, h, buf, n);
+		if (got < 0 && errno == EBADF && (file_of(fd) != f || f->opened != opened))
+			continue; /* closed while this thread was inside */
 		if (got >= 0 || errno != EAGAIN || !wait)
 			return got;
 	}

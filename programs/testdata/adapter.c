@@ -26,6 +26,7 @@ static struct device {
 	bool cm;
 	int wire[2], out; /* out: the end for writing of what the program reads */
 	atomic_int posts, waits, event, raises;
+	atomic_int held; /* 1: the next command for an event stays inside until the file is closed; 2: it is there */
 } devices[MOST];
 
 /* ---- commands ---- */
@@ -70,6 +71,12 @@ static int64_t cm_event(struct device *d, const struct header *h)
 	char byte;
 
 	(void)byte;
+	if (atomic_load(&d->held)) {
+		atomic_store(&d->held, 2);
+		while (atomic_load(&d->open))
+			;
+		return -EBADF; /* as the adapter finds no handle then */
+	}
 	if (!atomic_compare_exchange_strong(&d->event, &one, 0))
 		return -EAGAIN;
 	return answer((const struct header *)h, 4711);
@@ -137,6 +144,11 @@ EXPORT int64_t rocev2_command(uint64_t handle, const void *buf, uint64_t n)
 		close(d->wire[0]);
 		close(d->wire[1]);
 		return pipe2(d->wire, O_CLOEXEC | O_NONBLOCK) == 0 ? (int64_t)n : -errno;
+	case 114:
+		atomic_store(&d->held, 1);
+		return (int64_t)n;
+	case 115:
+		return atomic_load(&d->held) == 2;
 	case 111: /* where it runs */
 		return answer(&h, (uint32_t)((uintptr_t)__builtin_frame_address(0) >> 12));
 	}
@@ -214,6 +226,7 @@ EXPORT int64_t rocev2_open(const char *node, int32_t flags, struct rocev2_opened
 	d->out = -1;
 	atomic_store(&d->posts, 0);
 	atomic_store(&d->event, 0);
+	atomic_store(&d->held, 0);
 	out->handle = (uint64_t)k;
 	out->fd = d->cm ? new_pipe(d) : memfd_create("fake", MFD_CLOEXEC);
 	if (out->fd < 0 || pipe2(d->wire, O_CLOEXEC | O_NONBLOCK) != 0) {

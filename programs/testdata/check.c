@@ -456,6 +456,34 @@ static void case_full(void)
 	CHECK(dup(0) == number); /* nothing is left open */
 }
 
+static void *gets_event(void *arg)
+{
+	uint32_t event[2];
+	struct {
+		uint32_t command;
+		uint16_t in, out;
+		uint64_t response;
+	} get = { 12, 8, 8, (uintptr_t)event };
+
+	return write(*(int *)arg, &get, sizeof get) < 0 ? "failed" : "event";
+}
+
+/* A thread that waits for an event goes on when another one closes the file. */
+static void case_closed(void)
+{
+	int fd = open("/dev/infiniband/rdma_cm", O_RDWR | O_CLOEXEC);
+	void *result;
+	pthread_t t;
+
+	CHECK(fd >= 0 && ask(fd, 114, NULL, 0) == 24);
+	packet(fd);
+	CHECK(pthread_create(&t, NULL, gets_event, &fd) == 0);
+	while (ask(fd, 115, NULL, 0) == 0)
+		sched_yield();
+	CHECK(close(fd) == 0 && pthread_cancel(t) == 0 && pthread_join(t, &result) == 0);
+	CHECK(result == PTHREAD_CANCELED);
+}
+
 static void leave(int sig)
 {
 	(void)sig;
@@ -507,7 +535,8 @@ int main(int argc, char **argv)
 		{ "wait", case_wait }, { "cancel", case_cancel }, { "numbers", case_numbers },
 		{ "standard", case_standard }, { "fork", case_fork }, { "signals", case_signals },
 		{ "threads", case_threads }, { "events", case_events }, { "gone", case_gone },
-		{ "limit", case_limit }, { "full", case_full }, { "ends", case_ends }, { "nothing", case_nothing },
+		{ "limit", case_limit }, { "full", case_full }, { "ends", case_ends },
+		{ "closed", case_closed }, { "nothing", case_nothing },
 		{ "deferred", case_deferred }, { "actions", case_actions }, { "masks", case_masks },
 		{ "faults", case_faults }, { "inner", case_inner }, { "pipe", case_pipe },
 		{ "stacks", case_stacks }, { "restart", case_restart }, { "jump", case_jump },
