@@ -26,7 +26,11 @@ static struct device {
 	bool cm;
 	int wire[2], out; /* out: the end for writing of what the program reads */
 	atomic_int posts, waits, event, raises;
-	atomic_int held; /* 1: the next command for an event stays inside until the file is closed; 2: it is there */
+	/*
+	 * 1: the next command for an event stays inside until the file is
+	 * closed. 2: it is there.
+	 */
+	atomic_int held;
 } devices[MOST];
 
 /* ---- commands ---- */
