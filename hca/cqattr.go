@@ -3,9 +3,7 @@ package hca
 import (
 	"time"
 
-	"github.com/gosoftroce/rocev2/hca/engine"
 	"github.com/gosoftroce/rocev2/ib"
-	"github.com/gosoftroce/rocev2/qp"
 	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/rocev2/clock"
 )
@@ -56,36 +54,6 @@ func (d *Device) cqConfig(opts []CQOption) (cqConfig, error) {
 
 // CompletionVectors returns the number of completion vectors: one a shard.
 func (d *Device) CompletionVectors() int { return len(d.shards) }
-
-// shardFor returns the shard where a queue pair is to live: that of the vector
-// of its completion queues, of that for sends first; else one by chance. That
-// of the management queue pair is where packets for its number arrive.
-func (d *Device) shardFor(c *qp.Config) *shard {
-	s := d.shards[int(d.random())&(len(d.shards)-1)]
-	var cqs []*CQ
-	for _, sink := range []qp.CompletionSink{c.SendCQ, c.RecvCQ} {
-		if cq, ok := sink.(*CQ); ok && cq != nil && cq.config.shard != nil {
-			cqs = append(cqs, cq)
-		}
-	}
-	if len(cqs) > 0 {
-		s = cqs[0].config.shard
-	}
-	switch {
-	case c.Type == ib.GSI:
-		s = d.shardOf(engine.GSIQPN)
-	case c.QPN != 0: // it was held there
-		if t := d.shardOf(c.QPN); t != nil {
-			s = t
-		}
-	}
-	for _, cq := range cqs {
-		if cq.config.shard != s {
-			cq.foreign.Store(true)
-		}
-	}
-	return s
-}
 
 // Overrun is a completion that was lost because its queue was full.
 type Overrun struct {

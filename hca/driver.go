@@ -61,16 +61,16 @@ func (d *Device) Random() uint32 { return d.random() }
 // newDriven has the driver run the device.
 func newDriven(driver Driver, d *Device) *Driven {
 	s := d.shards[0]
-	s.driven = &Driven{driver: driver, shard: s}
-	d.events.driven = s.driven
-	d.pager.spawn = s.driven.later
+	by := &Driven{driver: driver, shard: s}
+	s.driven, d.events.driven = by, by
+	d.pager.spawn = by.later
 
 	// The driver sends, and no goroutine waits for that; it has the timer.
 	s.out.sending, s.out.stuck = true, true
 	s.alarm.replaced()
 	d.moderator.alarm.replaced()
-	driver.Drive(s.driven)
-	return s.driven
+	driver.Drive(by)
+	return by
 }
 
 // Pull fills out with packets of some classes. It may be called again when
@@ -168,34 +168,6 @@ func (d *Driven) giveTurn(q *engine.QP) {
 		d.shard.lock()
 		if err != nil {
 			return
-		}
-	}
-}
-
-// parkTask is park for a device that has a driver.
-func (p *parker) parkTask(ctx context.Context, w waitable) error {
-	if ok, err := w.available(); ok || err != nil {
-		return err
-	}
-	wait := p.prepare()
-	p.followers.Add(1)
-	defer p.followers.Add(-1)
-	return wait.asleep.Sleep(ctx, p.dev.driver, 0)
-}
-
-// awaitTask is Await for a device that has a driver.
-func (cq *CQ) awaitTask(ctx context.Context, w gate) error {
-	for {
-		ok, err := w.available()
-		switch {
-		case ok:
-			<-w.ready
-			return nil
-		case err != nil:
-			return err
-		}
-		if err := cq.parker.parkTask(ctx, w); err != nil {
-			return err
 		}
 	}
 }

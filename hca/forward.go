@@ -1,12 +1,9 @@
 package hca
 
 import (
-	"encoding/binary"
 	"sync"
 	"sync/atomic"
 
-	"github.com/gosoftroce/rocev2/hca/engine"
-	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/transport"
 )
 
@@ -103,43 +100,4 @@ func (f *forwarded) drops() uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.lost
-}
-
-// forward gives packets to the shards that they belong to. It queues them
-// there; the goroutine of that shard handles them and sends the answers. It is
-// the only way from one shard to another. The caller may hold a shard's lock.
-func (s *locked) forward(packets []transport.RxPacket) {
-	for i := range packets {
-		if to := s.partOf(destQPN(packets[i].Data)); to < 0 {
-			transport.HandOver(s.link, &packets[i])
-		} else {
-			s.parts[to].forwarded.put(&packets[i])
-		}
-	}
-}
-
-// destQPN reads the destination from a packet that has parsed.
-func destQPN(b []byte) rocev2.QPN {
-	return rocev2.QPN(binary.BigEndian.Uint32(b[4:])) & rocev2.QPNMask
-}
-
-// distribute gives packets for groups, which the link of s has received, to the
-// other shards that have queue pairs in them, as forward does. The caller holds
-// the lock of s.
-func (s *locked) distribute(packets []transport.RxPacket) {
-	routes := s.groupRoutes.Load()
-	for i := range packets {
-		var members []*forwarded
-		if routes != nil {
-			members = (*routes)[packets[i].Dst]
-		}
-		if len(members) == 0 {
-			s.eng.Counters().Device[engine.DropGroup]++
-		}
-		for _, f := range members {
-			if f != &s.forwarded {
-				f.put(&packets[i])
-			}
-		}
-	}
 }

@@ -189,16 +189,3 @@ func (gs *groups) adjust(addr netip.Addr, g *group, s *shard, n int) {
 	}
 	gs.dev.groupRoutes.Store(&routes)
 }
-
-// Groups returns the multicast groups that queue pairs of the device are
-// attached to, in order, and how many there are in each.
-func (d *Device) Groups() ([]netip.Addr, []int) {
-	d.groups.mu.Lock()
-	defer d.groups.mu.Unlock()
-	addrs := slices.SortedFunc(maps.Keys(d.groups.byAddr), netip.Addr.Compare)
-	members := make([]int, len(addrs))
-	for i, a := range addrs {
-		members[i] = d.groups.byAddr[a].members
-	}
-	return addrs, members
-}

@@ -2,9 +2,6 @@ package hca
 
 import (
 	"context"
-	"runtime"
-	"sync"
-	"sync/atomic"
 
 	"github.com/gosoftroce/rocev2/hca/wake"
 )
@@ -16,27 +13,6 @@ import (
 // more call.
 func WithHandler(f func(open bool)) CQOption {
 	return func(c *cqOptions) { c.handler = f }
-}
-
-// handlers has what is to be called when the shard's lock is given up: the
-// handlers of completion queues, and what Later has brought.
-type handlers struct {
-	any atomic.Bool
-	ran atomic.Bool // a handler has run since the receiver has looked
-
-	mu  sync.Mutex
-	due []runner
-}
-
-// runner is a completion queue with a handler, or what Later has brought.
-type runner interface{ run() }
-
-// add has r run. The caller holds a shard's lock.
-func (h *handlers) add(r runner) {
-	h.mu.Lock()
-	h.due = append(h.due, r)
-	h.any.Store(true)
-	h.mu.Unlock()
 }
 
 // handle has the handler of the queue called. The caller holds a shard's lock.
@@ -51,32 +27,6 @@ func (cq *CQ) run() {
 	cq.handlerDue.Store(false)
 	cq.parker.dev.handlers.ran.Store(true)
 	cq.callHandler()
-}
-
-// run calls what is due. The caller holds no lock.
-func (h *handlers) run() {
-	for h.any.Load() {
-		h.mu.Lock()
-		last := len(h.due) - 1
-		if last < 0 {
-			h.mu.Unlock()
-			return
-		}
-		r := h.due[last]
-		h.due[last], h.due = nil, h.due[:last]
-		h.any.Store(last > 0)
-		h.mu.Unlock()
-		r.run()
-	}
-}
-
-// letRun lets the goroutines run that a handler has woken. They run on the
-// receiver's thread at once. Otherwise another thread would have to be woken
-// for them, while this one goes to sleep in the link.
-func (h *handlers) letRun() {
-	if h.ran.Swap(false) {
-		runtime.Gosched()
-	}
 }
 
 // callHandler calls the handler, unless another goroutine is at it: that one
@@ -136,7 +86,7 @@ func (cq *CQ) Await(ctx context.Context, ready <-chan struct{}) error {
 // Nudge has those in Await look at their tokens.
 func (cq *CQ) Nudge() {
 	if cq.parker.dev.driven != nil {
-		cq.parker.wakeFollower()
+		cq.parker.wakeOne()
 		return
 	}
 	cq.parker.interrupt()
@@ -159,11 +109,19 @@ func (g gate) available() (bool, error) {
 	return false, nil
 }
 
-// Later has f called when the lock of a shard is given up, on the goroutine
-// that held it. It may be called with any lock held. A goroutine that holds no
-// shard's lock calls f itself instead.
-func (d *Device) Later(f func()) { d.handlers.add(later(f)) }
-
-type later func()
-
-func (f later) run() { f() }
+// awaitTask is Await for a device that has a driver.
+func (cq *CQ) awaitTask(ctx context.Context, w gate) error {
+	for {
+		ok, err := w.available()
+		switch {
+		case ok:
+			<-w.ready
+			return nil
+		case err != nil:
+			return err
+		}
+		if err := cq.parker.parkTask(ctx, w); err != nil {
+			return err
+		}
+	}
+}

@@ -1,6 +1,8 @@
 package hca
 
 import (
+	"maps"
+	"net/netip"
 	"slices"
 
 	"github.com/gosoftroce/rocev2/qp"
@@ -25,4 +27,30 @@ func (q *QP) Flow() qp.Flow {
 	q.shard.lock()
 	defer q.shard.unlock()
 	return qp.FlowOf(q.core.Core())
+}
+
+// Later has f called when the lock of a shard is given up, on the goroutine
+// that held it. It may be called with any lock held. A goroutine that holds no
+// shard's lock calls f itself instead.
+func (d *Device) Later(f func()) { d.handlers.add(later(f)) }
+
+// MaxQPs returns how many queue pairs the device offers: a part of a port that
+// other processes share may have fewer than a whole one.
+func (d *Device) MaxQPs() int { return d.stock.limits[kindQP] }
+
+// PortSlots returns how many sockets the port of a device consists of: those of
+// its shards, or of the owner from which it leases some.
+func PortSlots(d *Device) uint16 { return uint16(d.slots) }
+
+// Groups returns the multicast groups that queue pairs of the device are
+// attached to, in order, and how many there are in each.
+func (d *Device) Groups() ([]netip.Addr, []int) {
+	d.groups.mu.Lock()
+	defer d.groups.mu.Unlock()
+	addrs := slices.SortedFunc(maps.Keys(d.groups.byAddr), netip.Addr.Compare)
+	members := make([]int, len(addrs))
+	for i, a := range addrs {
+		members[i] = d.groups.byAddr[a].members
+	}
+	return addrs, members
 }

@@ -2,6 +2,7 @@ package hca
 
 import (
 	"errors"
+	"io"
 	"maps"
 	"slices"
 	"sync"
@@ -17,14 +18,17 @@ type PD struct {
 
 	mu      sync.Mutex
 	closed  bool
-	regions map[*MR]struct{} // those that are not deregistered yet
-	handles map[*AH]struct{} // those that are open
-	srqs    map[*SRQ]struct{}
-	windows map[*MW]struct{}
-	fasts   map[*FastMR]struct{}
+	regions map[*MR]struct{}       // those that are not deregistered yet
+	handles map[io.Closer]struct{} // address handles that are open
+	srqs    map[failing]struct{}
+	windows map[io.Closer]struct{}
+	fasts   map[io.Closer]struct{}
 
 	closing closing
 }
+
+// failing is a shared receive queue, which lives on without its domain.
+type failing interface{ fail() }
 
 // MR is a registered memory region.
 type MR struct {
@@ -57,8 +61,8 @@ func (c *closing) do(f func() (done bool, err error)) error {
 
 // AllocPD makes a protection domain.
 func (c *Context) AllocPD() (*PD, error) {
-	pd := &PD{owner: c, core: c.dev.mem.AllocPD(), regions: map[*MR]struct{}{}, handles: map[*AH]struct{}{}, srqs: map[*SRQ]struct{}{},
-		windows: map[*MW]struct{}{}, fasts: map[*FastMR]struct{}{}}
+	pd := &PD{owner: c, core: c.dev.mem.AllocPD(), regions: map[*MR]struct{}{}, handles: map[io.Closer]struct{}{}, srqs: map[failing]struct{}{},
+		windows: map[io.Closer]struct{}{}, fasts: map[io.Closer]struct{}{}}
 	if err := c.adopt(pd, kindPD); err != nil {
 		return nil, err
 	}

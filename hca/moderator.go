@@ -17,7 +17,14 @@ type moderator struct {
 	earlier atomic.Bool // the alarm is to be set to an earlier time
 
 	mu   sync.Mutex
-	heap heap.Heap[clock.Time, *CQ]
+	heap heap.Heap[clock.Time, moderatedQueue]
+}
+
+// moderatedQueue is a completion queue.
+type moderatedQueue interface {
+	// timeUp gives the notification if its time has come. The result says
+	// when to come again, if at all.
+	timeUp(now clock.Time) (again clock.Time, ok bool)
 }
 
 // earliest returns when the first queue is to be asked, and whether one is.
@@ -29,7 +36,7 @@ func (m *moderator) earliest() (clock.Time, bool) {
 
 // add has the queue asked at the time at. The caller holds a shard's lock, and
 // the alarm is set when that is given up.
-func (m *moderator) add(cq *CQ, at clock.Time) {
+func (m *moderator) add(cq moderatedQueue, at clock.Time) {
 	m.mu.Lock()
 	first, any := m.heap.Min()
 	m.heap.Push(at, cq)
@@ -48,7 +55,7 @@ func (m *moderator) setAlarm() {
 }
 
 // take takes a queue out whose time has come.
-func (m *moderator) take(now clock.Time) *CQ {
+func (m *moderator) take(now clock.Time) moderatedQueue {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if at, ok := m.heap.Min(); !ok || at > now {

@@ -5,7 +5,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/gosoftroce/rocev2/hca/task"
 	"github.com/gosoftroce/rocev2/hca/wake"
 )
 
@@ -20,29 +19,14 @@ type waitable interface {
 // receives for its device meanwhile, if no other does.
 type parker struct {
 	dev       *Device
-	receiver  *receiver    // in whose link to wait; nil: in none
-	followers atomic.Int32 // goroutines that wait and are not the owner
-	inWait    atomic.Bool  // the owner is about to sleep in the link, or does
+	receiver  *receiver   // in whose link to wait; nil: in none
+	followers             // goroutines that wait and are not the owner; their w is guarded by mu
+	inWait    atomic.Bool // the owner is about to sleep in the link, or does
 
 	// Few of many objects are ever waited for. So the first goroutine that
 	// waits makes the rest.
 	mu     sync.Mutex
 	closed bool
-	w      *waiting
-}
-
-// waiting is what a parker needs when a goroutine waits.
-type waiting struct {
-	wake chan struct{} // a token for one follower
-	done chan struct{} // closed with the object
-
-	asleep task.Sleepers // with a driver, in place of both
-
-	// The owner's context is watched by a callback, which stays for its
-	// next wait with the same context, until the object is closed. Guarded
-	// by the parker's mu.
-	watched <-chan struct{}
-	unwatch func() bool
 }
 
 // init makes a parker whose waiters receive for s. It may be nil: then they do
@@ -86,20 +70,9 @@ func (p *parker) signal() {
 // signalLocked is signal inside a shard's lock: the owner is woken when that
 // is given up.
 func (p *parker) signalLocked() {
-	p.wakeFollower()
+	p.wakeOne()
 	if p.inWait.Load() {
 		p.receiver.waker.later()
-	}
-}
-
-// wakeFollower wakes a goroutine that waits and is not the owner.
-func (p *parker) wakeFollower() {
-	if p.followers.Load() > 0 {
-		p.w.asleep.Wake()
-		select {
-		case p.w.wake <- struct{}{}:
-		default:
-		}
 	}
 }
 
@@ -140,14 +113,14 @@ func (p *parker) park(ctx context.Context, w waitable) error {
 	}
 	p.dev.Settle()
 	wait := p.prepare()
-	p.followers.Add(1) // wake is there before
-	defer p.followers.Add(-1)
+	p.count.Add(1) // wake is there before
+	defer p.count.Add(-1)
 	if r != nil {
-		r.side.beside.Store(p) // before the owner can hand over
+		r.side.beside.Store(&p.followers) // before the owner can hand over
 		if r.side.on(wake.Joins)&wake.Own != 0 {
 			return p.own(ctx, r, w)
 		}
-		defer r.side.parts(p)
+		defer r.side.parts(&p.followers)
 	}
 	if ok, err := w.available(); ok || err != nil {
 		return err
@@ -225,4 +198,15 @@ func (p *parker) stopWatching() {
 		p.w.unwatch()
 	}
 	p.w.watched, p.w.unwatch = nil, nil
+}
+
+// parkTask is park for a device that has a driver.
+func (p *parker) parkTask(ctx context.Context, w waitable) error {
+	if ok, err := w.available(); ok || err != nil {
+		return err
+	}
+	wait := p.prepare()
+	p.count.Add(1)
+	defer p.count.Add(-1)
+	return wait.asleep.Sleep(ctx, p.dev.driver, 0)
 }

@@ -156,6 +156,9 @@ func (c *Context) addQP(config qp.Config) (*QP, error) {
 	}
 }
 
+// context implements user.
+func (q *QP) context() *Context { return q.owner }
+
 // QPN returns the queue pair number.
 func (q *QP) QPN() rocev2.QPN { return q.core.QPN() }
 
@@ -390,4 +393,34 @@ func (d *Device) QP(n rocev2.QPN) *QP {
 		return core.User.(*QP)
 	}
 	return nil
+}
+
+// shardFor returns the shard where a queue pair is to live: that of the vector
+// of its completion queues, of that for sends first; else one by chance. That
+// of the management queue pair is where packets for its number arrive.
+func (d *Device) shardFor(c *qp.Config) *shard {
+	s := d.shards[int(d.random())&(len(d.shards)-1)]
+	var cqs []*CQ
+	for _, sink := range []qp.CompletionSink{c.SendCQ, c.RecvCQ} {
+		if cq, ok := sink.(*CQ); ok && cq != nil && cq.config.shard != nil {
+			cqs = append(cqs, cq)
+		}
+	}
+	if len(cqs) > 0 {
+		s = cqs[0].config.shard
+	}
+	switch {
+	case c.Type == ib.GSI:
+		s = d.shardOf(engine.GSIQPN)
+	case c.QPN != 0: // it was held there
+		if t := d.shardOf(c.QPN); t != nil {
+			s = t
+		}
+	}
+	for _, cq := range cqs {
+		if cq.config.shard != s {
+			cq.foreign.Store(true)
+		}
+	}
+	return s
 }

@@ -65,10 +65,6 @@ var deviceLimits = objects{
 	kindXRCD:   ib.MaxXRCD,
 }
 
-// MaxQPs returns how many queue pairs the device offers: a part of a port that
-// other processes share may have fewer than a whole one.
-func (d *Device) MaxQPs() int { return d.stock.limits[kindQP] }
-
 // stock counts the objects of a device.
 type stock struct {
 	limits objects // what the device offers

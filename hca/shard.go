@@ -85,17 +85,20 @@ func (s *shard) close() error {
 	return err
 }
 
+// user is a queue pair as a program knows it.
+type user interface{ context() *Context }
+
 // Event implements engine.Sink.
 func (s *shard) Event(q *engine.QP, k ib.Event) {
-	if user, ok := q.User.(*QP); ok {
-		user.owner.events.push(event{k, user})
+	if user, ok := q.User.(user); ok {
+		user.context().events.push(event{k, user})
 	}
 }
 
 // Fetch implements engine.Sink.
 func (s *shard) Fetch(q *engine.QP, f qp.Fetch) {
-	if user, ok := q.User.(*QP); ok {
-		s.pager.add(pageJob{f, user.owner, fetching{s, q}})
+	if user, ok := q.User.(user); ok {
+		s.pager.add(pageJob{f, user.context(), fetching{s, q}})
 	}
 }
 

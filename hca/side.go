@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gosoftroce/rocev2/hca/task"
 	"github.com/gosoftroce/rocev2/hca/wake"
 	"github.com/gosoftroce/rocev2/rocev2/clock"
 )
@@ -12,11 +13,11 @@ import (
 // and what is known of the programs that poll. All decisions are package
 // wake's; side keeps its words, and wakes.
 type side struct {
-	state  atomic.Uint64          // wake.State
-	habit  atomic.Uint32          // wake.Habit
-	bulk   atomic.Uint32          // wake.Bulk
-	beside atomic.Pointer[parker] // of the goroutine that was the last to sleep beside the owner
-	resume chan struct{}          // wakes the receiver, which stands by
+	state  atomic.Uint64             // wake.State
+	habit  atomic.Uint32             // wake.Habit
+	bulk   atomic.Uint32             // wake.Bulk
+	beside atomic.Pointer[followers] // of the goroutine that was the last to sleep beside the owner
+	resume chan struct{}             // wakes the receiver, which stands by
 }
 
 func newSide() side { return side{resume: make(chan struct{}, 1)} }
@@ -73,8 +74,8 @@ func (p *side) received(r *wake.Receiver, now clock.Time, packets int) (stand bo
 	}
 }
 
-// parts ends what Joins has begun for a goroutine of k.
-func (p *side) parts(k *parker) {
+// parts ends what Joins has begun for one of k.
+func (p *side) parts(k *followers) {
 	p.on(wake.Parts)
 	p.beside.CompareAndSwap(k, nil)
 }
@@ -101,7 +102,7 @@ func (p *side) wake(act wake.Act) {
 	}
 	if act&wake.HandOver != 0 {
 		if k := p.beside.Load(); k != nil {
-			k.wakeFollower()
+			k.wakeOne()
 		}
 	}
 }
@@ -128,13 +129,34 @@ func (p *side) changeBulk(f func(wake.Bulk) wake.Bulk) {
 	}
 }
 
-// bulkPolls is how often it is worth to look for packets of a bulk transfer, 0
-// if none is under way.
-func bulkPolls(parts []*locked) (most int) {
-	for _, s := range parts {
-		if b := wake.Bulk(s.side.bulk.Load()); b.UnderWay() {
-			most = max(most, b.Polls())
+// followers are the goroutines that wait for one object, and are not the owner
+// of a receive side.
+type followers struct {
+	count atomic.Int32
+	w     *waiting // nil before one waits
+}
+
+// wakeOne wakes one of them, if there is one.
+func (f *followers) wakeOne() {
+	if f.count.Load() > 0 {
+		f.w.asleep.Wake()
+		select {
+		case f.w.wake <- struct{}{}:
+		default:
 		}
 	}
-	return most
+}
+
+// waiting is what a parker needs when a goroutine waits.
+type waiting struct {
+	wake chan struct{} // a token for one follower
+	done chan struct{} // closed with the object
+
+	asleep task.Sleepers // with a driver, in place of both
+
+	// The owner's context is watched by a callback, which stays for its
+	// next wait with the same context, until the object is closed. Guarded
+	// by the parker's mu.
+	watched <-chan struct{}
+	unwatch func() bool
 }

@@ -10,10 +10,6 @@ import (
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
-// PortSlots returns how many sockets the port of a device consists of: those of
-// its shards, or of the owner from which it leases some.
-func PortSlots(d *Device) uint16 { return uint16(d.slots) }
-
 // slotPorts are the peers on other hosts whose port consists of several
 // sockets. A network adapter may coalesce packets of one flow, whatever their
 // QPN, and the host puts them all where the first one belongs. So the first
