@@ -148,3 +148,14 @@ func (c *Context) members(k kind) []io.Closer {
 	made := c.made[k]
 	return slices.SortedFunc(maps.Keys(made), func(a, b io.Closer) int { return cmp.Compare(made[a], made[b]) })
 }
+
+// usableBy reports what keeps objects of o from using those of c.
+func (c *Context) usableBy(o *Context) error {
+	switch {
+	case c.dev != o.dev:
+		return ErrOtherDevice
+	case c != o:
+		return errOtherContext
+	}
+	return nil
+}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gosoftroce/rocev2/hca/wake"
 	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/rocev2"
 )
 
 // CQ is a completion queue: a ring that queue pairs fill and a program empties.
@@ -390,4 +391,52 @@ func (cq *CQ) Close() error {
 		cq.callHandler()
 	}
 	return nil
+}
+
+// holdBack reports whether moderation holds back the notification that a
+// completion calls for. An error is told at once: nothing may follow it. The
+// caller holds mu and a shard's lock.
+func (cq *CQ) holdBack(c *ib.WC) bool {
+	s := cq.seldom
+	if s == nil {
+		return false
+	}
+	m := &s.moderation
+	if m.Count <= 1 || m.Period == 0 || c.Status != ib.StatusSuccess {
+		return false
+	}
+	if s.waiting++; s.waiting >= m.Count {
+		return false
+	}
+	if s.waiting == 1 {
+		s.until = cq.parker.dev.now().Add(m.Period)
+		if !s.timed {
+			s.timed = true
+			cq.parker.dev.moderator.add(cq, s.until)
+		}
+	}
+	return true
+}
+
+// Overrun is a completion that was lost because its queue was full.
+type Overrun struct {
+	QPN     rocev2.QPN // whose completion it was
+	Entries int        // how many the queue had room for; 0: none was lost
+}
+
+// CQOption adjusts a completion queue.
+type CQOption func(*cqOptions)
+
+// cqOptions is what the options say.
+type cqOptions struct {
+	cqConfig
+	vectored bool
+	vector   int
+}
+
+// cqConfig is what a completion queue is made with.
+type cqConfig struct {
+	shard      *shard // of the vector; nil: no vector
+	handler    func(open bool)
+	timestamps bool
 }

@@ -4,26 +4,8 @@ import (
 	"time"
 
 	"github.com/gosoftroce/rocev2/ib"
-	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/rocev2/clock"
 )
-
-// CQOption adjusts a completion queue.
-type CQOption func(*cqOptions)
-
-// cqOptions is what the options say.
-type cqOptions struct {
-	cqConfig
-	vectored bool
-	vector   int
-}
-
-// cqConfig is what a completion queue is made with.
-type cqConfig struct {
-	shard      *shard // of the vector; nil: no vector
-	handler    func(open bool)
-	timestamps bool
-}
 
 // WithTimestamps has every completion carry the time of Device.Now at which it
 // was added to the queue.
@@ -54,12 +36,6 @@ func (d *Device) cqConfig(opts []CQOption) (cqConfig, error) {
 
 // CompletionVectors returns the number of completion vectors: one a shard.
 func (d *Device) CompletionVectors() int { return len(d.shards) }
-
-// Overrun is a completion that was lost because its queue was full.
-type Overrun struct {
-	QPN     rocev2.QPN // whose completion it was
-	Entries int        // how many the queue had room for; 0: none was lost
-}
 
 // Overrun returns the first completion that was lost since the queue has its
 // size.
@@ -98,28 +74,6 @@ func (cq *CQ) Resize(n int) error {
 	return nil
 }
 
-// Limits of moderation, those of adapters.
-const (
-	MaxModerationCount  = 1<<16 - 1
-	MaxModerationPeriod = (1<<16 - 1) * time.Microsecond
-)
-
-// Moderation is for how long the notification of an armed queue is held back:
-// until there are Count completions that call for it, or until Period has
-// passed since the first. It is off where either is 0.
-type Moderation struct {
-	Count  int
-	Period time.Duration
-}
-
-// moderated is what moderation holds back.
-type moderated struct {
-	moderation Moderation
-	waiting    int        // completions that call for the notification that is held back
-	until      clock.Time // when it is given
-	timed      bool       // the moderator has the queue in its heap
-}
-
 // SetModeration sets the moderation (IBTA has none; ibv_modify_cq). A
 // notification that is held back is given at once. The error is a *RangeError
 // or ErrClosed.
@@ -156,31 +110,6 @@ func (cq *CQ) Moderation() Moderation {
 		return Moderation{}
 	}
 	return cq.seldom.moderation
-}
-
-// holdBack reports whether moderation holds back the notification that a
-// completion calls for. An error is told at once: nothing may follow it. The
-// caller holds mu and a shard's lock.
-func (cq *CQ) holdBack(c *ib.WC) bool {
-	s := cq.seldom
-	if s == nil {
-		return false
-	}
-	m := &s.moderation
-	if m.Count <= 1 || m.Period == 0 || c.Status != ib.StatusSuccess {
-		return false
-	}
-	if s.waiting++; s.waiting >= m.Count {
-		return false
-	}
-	if s.waiting == 1 {
-		s.until = cq.parker.dev.now().Add(m.Period)
-		if !s.timed {
-			s.timed = true
-			cq.parker.dev.moderator.add(cq, s.until)
-		}
-	}
-	return true
 }
 
 // timeUp gives a notification that was held back for long enough. The result

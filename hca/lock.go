@@ -114,6 +114,10 @@ type locked struct {
 	done chan struct{} // closed with the shard
 }
 
+// finalWait is how long a goroutine waits for a link that is full. After that
+// others do not wait, until the link has taken a batch.
+const finalWait = time.Second
+
 // driven is what a driver does in place of the shard's goroutines.
 type driven interface {
 	// release gives up the lock.

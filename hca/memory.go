@@ -184,3 +184,44 @@ func (mr *MR) close() (done bool, err error) {
 	pd.owner.unreserve(kindMR)
 	return true, mr.backing.release()
 }
+
+// make counts an object of kind k, and has f make it with the locks held.
+func (pd *PD) make(k kind, f func(t *memreg.Table) error) error {
+	d := pd.owner.dev
+	if err := pd.owner.reserve(k); err != nil {
+		return err
+	}
+	pd.mu.Lock()
+	defer pd.mu.Unlock()
+	err := ErrClosed
+	if !pd.closed {
+		d.mu.Lock()
+		err = f(d.mem)
+		d.mu.Unlock()
+	}
+	if err != nil {
+		pd.owner.unreserve(k)
+	}
+	return err
+}
+
+// backing is the memory of regions, which is given back when the last of them
+// has gone.
+type backing struct {
+	users atomic.Int32
+	free  func() error // or nil
+}
+
+func newBacking(free func() error) *backing {
+	b := &backing{free: free}
+	b.users.Store(1)
+	return b
+}
+
+// release says that one region has gone.
+func (b *backing) release() error {
+	if b.users.Add(-1) == 0 && b.free != nil {
+		return b.free()
+	}
+	return nil
+}

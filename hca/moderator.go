@@ -3,6 +3,7 @@ package hca
 import (
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/gosoftroce/rocev2/internal/heap"
 	"github.com/gosoftroce/rocev2/rocev2/clock"
@@ -78,4 +79,26 @@ func (m *moderator) onAlarm() {
 	}
 	m.alarm.wentOff()
 	m.setAlarm()
+}
+
+// Limits of moderation, those of adapters.
+const (
+	MaxModerationCount  = 1<<16 - 1
+	MaxModerationPeriod = (1<<16 - 1) * time.Microsecond
+)
+
+// Moderation is for how long the notification of an armed queue is held back:
+// until there are Count completions that call for it, or until Period has
+// passed since the first. It is off where either is 0.
+type Moderation struct {
+	Count  int
+	Period time.Duration
+}
+
+// moderated is what moderation holds back.
+type moderated struct {
+	moderation Moderation
+	waiting    int        // completions that call for the notification that is held back
+	until      clock.Time // when it is given
+	timed      bool       // the moderator has the queue in its heap
 }

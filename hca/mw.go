@@ -28,26 +28,6 @@ func (pd *PD) AllocMW(typ ib.MWType) (*MW, error) {
 	return mw, nil
 }
 
-// make counts an object of kind k, and has f make it with the locks held.
-func (pd *PD) make(k kind, f func(t *memreg.Table) error) error {
-	d := pd.owner.dev
-	if err := pd.owner.reserve(k); err != nil {
-		return err
-	}
-	pd.mu.Lock()
-	defer pd.mu.Unlock()
-	err := ErrClosed
-	if !pd.closed {
-		d.mu.Lock()
-		err = f(d.mem)
-		d.mu.Unlock()
-	}
-	if err != nil {
-		pd.owner.unreserve(k)
-	}
-	return err
-}
-
 // Core returns the window as queue pairs know it.
 func (mw *MW) Core() *memreg.Window { return mw.core }
 

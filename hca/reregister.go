@@ -1,31 +1,8 @@
 package hca
 
 import (
-	"sync/atomic"
-
 	"github.com/gosoftroce/rocev2/memreg"
 )
-
-// backing is the memory of regions, which is given back when the last of them
-// has gone.
-type backing struct {
-	users atomic.Int32
-	free  func() error // or nil
-}
-
-func newBacking(free func() error) *backing {
-	b := &backing{free: free}
-	b.users.Store(1)
-	return b
-}
-
-// release says that one region has gone.
-func (b *backing) release() error {
-	if b.users.Add(-1) == 0 && b.free != nil {
-		return b.free()
-	}
-	return nil
-}
 
 // Reregistration says what Reregister changes.
 type Reregistration struct {

@@ -130,17 +130,6 @@ func (s *SRQ) leave() {
 // XRC.
 func (s *SRQ) Number() uint32 { return s.number }
 
-// usableBy reports what keeps objects of o from using those of c.
-func (c *Context) usableBy(o *Context) error {
-	switch {
-	case c.dev != o.dev:
-		return ErrOtherDevice
-	case c != o:
-		return errOtherContext
-	}
-	return nil
-}
-
 // enter adds a shared receive queue to those of the domain.
 func (pd *PD) enter(s *SRQ) error {
 	pd.mu.Lock()

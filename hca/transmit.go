@@ -28,10 +28,6 @@ const (
 	// loopRounds is how many batches one sends on a caller's goroutine for
 	// packets that pass inside the device: a request and its answer.
 	loopRounds = 3
-
-	// finalWait is how long a goroutine waits for a link that is full.
-	// After that others do not wait, until the link has taken a batch.
-	finalWait = time.Second
 )
 
 // maxSpareBatches is how many unused transmit batches are kept.
