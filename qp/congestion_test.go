@@ -22,7 +22,7 @@ func TestCNPPace(t *testing.T) {
 	}
 	none := func(why string) {
 		t.Helper()
-		if NoticeDue(p.b.QP) {
+		if p.b.Notices().Due() {
 			t.Errorf("a CNP for %s", why)
 		}
 	}
@@ -40,7 +40,7 @@ func TestCNPPace(t *testing.T) {
 	for _, after := range []time.Duration{0, 10 * time.Microsecond, 39 * time.Microsecond, time.Microsecond, time.Millisecond} {
 		p.now = p.now.Add(after)
 		marked(func(*rocev2.Packet) {})
-		if NoticeDue(p.b.QP) && !p.b.Answering() {
+		if p.b.Notices().Due() && !p.b.Answering() {
 			t.Error("the CNP waits")
 		}
 		p.transfer(p.b, 1)

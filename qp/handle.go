@@ -4,6 +4,7 @@ import (
 	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/qp/cc"
 	"github.com/gosoftroce/rocev2/qp/conn"
+	"github.com/gosoftroce/rocev2/qp/datagram"
 	"github.com/gosoftroce/rocev2/qp/responder"
 	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/rocev2/clock"
@@ -26,8 +27,8 @@ func (q *QP) HandlePacket(now clock.Time, a *Arrival) Drop {
 	}
 	if a.Marked() {
 		q.marked(now, a.Packet, d)
-	} else if q.cnp&noticeHeld != 0 {
-		unhold(q, now)
+	} else if q.notices.flags&noticeHeld != 0 {
+		q.unhold(now)
 	}
 	q.conn.Stats.Result(d)
 	return d
@@ -42,10 +43,11 @@ func (q *QP) handle(now clock.Time, a *Arrival) Drop {
 		return DropState
 	}
 	info, known := p.BTH.Opcode.Info()
-	if !known || info.Service != q.service && info.Service != rocev2.ServiceCNP && !takesSelective(q, info) {
+	if !known || info.Service != q.service && info.Service != rocev2.ServiceCNP &&
+		(info.Operation != rocev2.OpSelectiveAck || q.conn.Pool == nil || q.req == nil) { // which a native peer may send
 		return DropService
 	}
-	if q.ud != nil {
+	if q.service == rocev2.ServiceUD {
 		return q.handleDatagram(a, info)
 	}
 	if p.BTH.DestQPN != q.conn.QPN {
@@ -85,12 +87,6 @@ func (q *QP) handle(now clock.Time, a *Arrival) Drop {
 	return DropState
 }
 
-// takesSelective reports whether a packet is a selective acknowledgement that a
-// native peer may send.
-func takesSelective(q *QP, info *rocev2.OpcodeInfo) bool {
-	return info.Operation == rocev2.OpSelectiveAck && q.conn.Pool != nil && q.req != nil
-}
-
 // handleUC hands a packet of the peer to the half that it is for. A congestion
 // notification is counted: nothing is in flight that could become less.
 func (q *QP) handleUC(a *Arrival, info *rocev2.OpcodeInfo) Drop {
@@ -118,7 +114,10 @@ func (q *QP) handleDatagram(a *Arrival, info *rocev2.OpcodeInfo) Drop {
 	case q.conn.Failed():
 		return DropState
 	}
-	return q.ud.HandleRequest(a, info)
+	if ud, ok := q.recv.(*datagram.UDReceiver); ok {
+		return ud.HandleRequest(a, info)
+	}
+	return DropState
 }
 
 // HandleTimeout does what is due at now; without anything due it does nothing.
@@ -145,8 +144,10 @@ func (q *QP) Deadline() (clock.Time, bool) {
 // before requests.
 func (q *QP) Poll(now clock.Time, limit Limit, w Writer) (p Polled) {
 	out := conn.NewOutput(w, limit.Packets)
-	if NoticeDue(q) {
-		pollCNP(q, &out)
+	if q.notices.Due() {
+		if buf := out.Room(); buf != nil {
+			out.CommitNotice(q.PollNotice(buf))
+		}
 	}
 	if q.dgram != nil {
 		q.dgram.Poll(now, &out)
@@ -229,7 +230,7 @@ func (q *QP) polled(out *conn.Output, p *Polled) {
 func (q *QP) Ready() (r Ready) {
 	r.InFlight, r.Silent = q.InFlight()
 	r.Raised = q.conn.Events != 0
-	r.Answers = NoticeDue(q) || q.recv.Pressing()
+	r.Answers = q.notices.Due() || q.recv.Pressing()
 	r.Sends = r.Answers || q.resp != nil && (q.resp.Waiting() || q.resp.Yields()) || !requests(q) || !q.req.Idle()
 	return r
 }
@@ -262,7 +263,7 @@ func Receipt(q *QP, buf []byte) (n int, first, last rocev2.PSN) {
 
 // Answering reports whether an answer other than a lone acknowledgement, or a
 // congestion notification, waits to be sent.
-func (q *QP) Answering() bool { return NoticeDue(q) || q.recv.Pressing() }
+func (q *QP) Answering() bool { return q.notices.Due() || q.recv.Pressing() }
 
 // PollFetch returns the next memory that the queue pair needs fetched, each
 // once. The driver calls Fetched with it afterwards, also when it could not be

@@ -87,7 +87,7 @@ func (q *QP) flush() {
 	if why == conn.EndNone {
 		return
 	}
-	forgetNotices(q)
+	q.notices.forget()
 	q.send.Flush()
 	q.recv.Flush(why)
 }
@@ -95,10 +95,7 @@ func (q *QP) flush() {
 // reset drops everything but the counters and the memory of the queues.
 func (q *QP) reset() {
 	q.peer = netip.Addr{}
-	forgetNotices(q)
-	if q.notices != nil {
-		q.notices.own.next = 0
-	}
+	q.notices.reset()
 	q.conn.SetState(ib.StateReset)
 	q.conn.Reset()
 	q.send.Reset()

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/gosoftroce/rocev2/qp/cc"
-	"github.com/gosoftroce/rocev2/qp/conn"
 	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/rocev2/clock"
 )
@@ -47,25 +46,19 @@ func NewNoticeGate(interval time.Duration) NoticeGate {
 	return NoticeGate{every: int32(min(max(interval, 0), math.MaxInt32))}
 }
 
-// ShareNotices has q keep to a gate that other queue pairs have too, and not to
-// its own.
-func ShareNotices(q *QP, g *NoticeGate) { noticesOf(q).gate = g }
+// Notices are the congestion notifications that a queue pair owes its peer.
+type Notices struct {
+	flags  noticeFlags
+	every  int32 // Config.NotifyInterval, in ns
+	shared *gated
+}
 
-// notices are the congestion notifications of a queue pair. It has them when
-// the first packet comes marked, or the gate is shared: most never need them.
-type notices struct {
+// gated is what bounds them. A queue pair has it when the first packet comes
+// marked, or the gate is shared: most never need it.
+type gated struct {
 	gate *NoticeGate // own, or that which others have too
 	own  NoticeGate
 	held clock.Time // until when marks matter for which it was too early
-}
-
-// noticesOf returns those of q.
-func noticesOf(q *QP) *notices {
-	if q.notices == nil {
-		q.notices = &notices{own: NoticeGate{every: q.cnpEvery}}
-		q.notices.gate = &q.notices.own
-	}
-	return q.notices
 }
 
 // noticeFlags is what a queue pair knows of its congestion notifications.
@@ -78,48 +71,88 @@ const (
 	noticeResponse                         // of a response is one of them
 )
 
-// forgetNotices forgets what is due and what is held.
-func forgetNotices(q *QP) { q.cnp &= noticeHold }
+func makeNotices(c *Config) (n Notices) {
+	n.every = NewNoticeGate(c.NotifyInterval).every
+	if c.NotifyHold {
+		n.flags = noticeHold
+	}
+	return n
+}
 
-// notice records that a packet was marked, and reports whether a notification
-// is to be sent because of it (IBTA A17.9). With noticeHold, a mark for which
-// it is too early gets its notification later, with the first packet after the
-// interval: the paper has one notification in N for a flow if any packet was
-// marked in that time (Zhu et al., section 3.1). Without a packet for another
-// interval the mark is forgotten: nothing is left then to slow down. A
-// notification for a response, or one that is held, is one for the requester.
-func notice(q *QP, now clock.Time, response bool) bool {
-	n := noticesOf(q)
-	every := time.Duration(n.gate.every)
+// Share has the queue pair keep to a gate that others have too, and not to its
+// own.
+func (n *Notices) Share(g *NoticeGate) { n.bounds().gate = g }
+
+// Due reports whether there is a notification to write.
+func (n *Notices) Due() bool { return n.flags&noticeDue != 0 }
+
+// bounds returns what bounds the notifications.
+func (n *Notices) bounds() *gated {
+	if n.shared == nil {
+		n.shared = &gated{own: NoticeGate{every: n.every}}
+		n.shared.gate = &n.shared.own
+	}
+	return n.shared
+}
+
+// forget forgets what is due and what is held.
+func (n *Notices) forget() { n.flags &= noticeHold }
+
+// reset is forget, and the next mark is as the first.
+func (n *Notices) reset() {
+	if n.forget(); n.shared != nil {
+		n.shared.own.next = 0
+	}
+}
+
+// mark records that a packet was marked, and reports whether a notification is
+// to be sent because of it (IBTA A17.9), and whether that is for a response.
+// With noticeHold, a mark for which it is too early gets its notification
+// later, with the first packet after the interval: the paper has one
+// notification in N for a flow if any packet was marked in that time (Zhu et
+// al., section 3.1). Without a packet for another interval the mark is
+// forgotten: nothing is left then to slow down.
+func (n *Notices) mark(now clock.Time, response bool) (due, ofResponse bool) {
+	b := n.bounds()
+	every := time.Duration(b.gate.every)
 	switch {
-	case now >= n.gate.next:
-		response = response || q.cnp&noticeResponse != 0 && now < n.held
-		q.cnp = q.cnp&noticeHold | noticeDue
-		n.gate.next = now.Add(every)
-		if response && q.req != nil {
-			q.req.Marked(now, cc.MarkedResponse)
-		}
-		return true
-	case q.cnp&noticeHold != 0:
-		q.cnp |= noticeHeld
-		n.held = n.gate.next.Add(every)
+	case now >= b.gate.next:
+		response = response || n.flags&noticeResponse != 0 && now < b.held
+		n.flags = n.flags&noticeHold | noticeDue
+		b.gate.next = now.Add(every)
+		return true, response
+	case n.flags&noticeHold != 0:
+		n.flags |= noticeHeld
+		b.held = b.gate.next.Add(every)
 		if response {
-			q.cnp |= noticeResponse
+			n.flags |= noticeResponse
 		}
 	}
-	return false
+	return false, false
 }
 
-// unhold looks at marks that are held, when a packet has come.
-func unhold(q *QP, now clock.Time) {
-	n := q.notices
+// unhold looks at marks that are held, when a packet has come. It reports what
+// mark does.
+func (n *Notices) unhold(now clock.Time) (due, ofResponse bool) {
+	b := n.shared
 	switch {
-	case now >= n.held:
-		q.cnp &^= noticeHeld | noticeResponse
-	case now >= n.gate.next: // another queue pair of the gate was first
-		notice(q, now, false)
+	case now >= b.held:
+		n.flags &^= noticeHeld | noticeResponse
+	case now >= b.gate.next: // another queue pair of the gate was first
+		return n.mark(now, false)
 	}
+	return false, false
 }
+
+// take takes the notification that is due, and reports whether one is.
+func (n *Notices) take() bool {
+	due := n.Due()
+	n.flags &^= noticeDue
+	return due
+}
+
+// Notices returns the congestion notifications of q.
+func (q *QP) Notices() *Notices { return &q.notices }
 
 // marked takes a packet that the network has marked, which handle has dropped
 // for d, if at all. One without data is not counted: there would be no fewer of
@@ -131,33 +164,39 @@ func (q *QP) marked(now clock.Time, p *rocev2.Packet, d Drop) {
 	}
 	q.conn.Stats.Rare().ECNMarked++
 	response := info.Role == rocev2.RoleResponse
-	if q.ud == nil && notice(q, now, response) { // else there is no peer to tell
-		return
+	if q.service != rocev2.ServiceUD { // else there is no peer to tell
+		if due, ofResponse := q.notices.mark(now, response); due {
+			q.notified(now, ofResponse)
+			return
+		}
 	}
 	if response && q.req != nil {
 		q.req.Marked(now, cc.MarkedAgain)
 	}
 }
 
-// pollCNP writes a CNP, which is due.
-func pollCNP(q *QP, out *conn.Output) {
-	if buf := out.Room(); buf != nil {
-		out.CommitNotice(PollNotice(q, buf))
+// notified has the requester know of a notification for a response.
+func (q *QP) notified(now clock.Time, response bool) {
+	if response && q.req != nil {
+		q.req.Marked(now, cc.MarkedResponse)
 	}
 }
 
-// NoticeDue reports whether PollNotice has a notification to write.
-func NoticeDue(q *QP) bool { return q.cnp&noticeDue != 0 }
+// unhold looks at marks that are held, when a packet has come.
+func (q *QP) unhold(now clock.Time) {
+	if due, response := q.notices.unhold(now); due {
+		q.notified(now, response)
+	}
+}
 
 // PollNotice writes a congestion notification, if one is due, for a driver that
 // has it go beside what Poll writes: a BTH with BECN and 16 reserved bytes. PSN
 // and AckReq are 0, for it belongs to no message. It returns the length, 0 if
 // there is none.
-func PollNotice(q *QP, buf []byte) int {
-	if q.cnp&noticeDue == 0 {
+func (q *QP) PollNotice(buf []byte) int {
+	if !q.notices.take() {
 		return 0
 	}
-	q.cnp &^= noticeDue
 	q.conn.Stats.Rare().CNPsSent++
 	p := rocev2.Packet{BTH: q.conn.BTH(0, 0)}
 	p.BTH.Opcode = rocev2.CNP

@@ -101,13 +101,11 @@ type Config struct {
 // its sinks must not call back into it. Posting, handling and polling do not
 // allocate.
 type QP struct {
-	typ      ib.QPType
-	service  rocev2.Service // of typ
-	cnp      noticeFlags    // of congestion notifications, see notice.go
-	led      bool           // a request has gone before the acknowledgement that waits
-	cnpEvery int32          // Config.NotifyInterval, in ns
-	notices  *notices
-	peer     netip.Addr // Attr.AV.DGID, unmapped and without zone
+	typ     ib.QPType
+	service rocev2.Service // of typ
+	led     bool           // a request has gone before the acknowledgement that waits
+	notices Notices
+	peer    netip.Addr // Attr.AV.DGID, unmapped and without zone
 
 	conn conn.Conn
 	send sendHalf
@@ -118,7 +116,6 @@ type QP struct {
 
 	dgram *datagram.Sender     // send, if it is not reliable; else nil
 	uc    *datagram.UCReceiver // recv of UC; else nil
-	ud    *datagram.UDReceiver // recv of UD and GSI; else nil
 }
 
 // New returns a queue pair in state RESET. The error wraps ErrService or
@@ -134,31 +131,28 @@ func New(c Config) (*QP, error) {
 		c.Scratch = new(Scratch)
 	}
 	q := &QP{typ: c.Type, service: c.Type.Service(), conn: conn.Conn{QPN: c.QPN, Memory: c.Memory, PD: c.PD, Scratch: c.Scratch}}
-	q.cnpEvery = NewNoticeGate(c.NotifyInterval).every
-	if c.NotifyHold {
-		q.cnp = noticeHold
-	}
+	q.notices = makeNotices(&c)
 	switch c.Type {
 	case ib.UC, ib.UD, ib.GSI:
-		q.makeDatagram(&c)
+		c.makeDatagram(q)
 	case ib.XRCInitiator:
 		q.conn.Opcodes = rocev2.XRCSendFirst
-		q.makeRequester(&c)
+		c.makeRequester(q)
 		q.recv = new(noRecv)
 	case ib.XRCTarget:
 		q.conn.Opcodes = rocev2.XRCSendFirst
 		q.send = &noSend{c: &q.conn}
 		q.conn.CC.Control = c.Congestion
-		q.makeResponder(&c)
+		c.makeResponder(q)
 	default:
-		q.makeRequester(&c)
-		q.makeResponder(&c)
+		c.makeRequester(q)
+		c.makeResponder(q)
 	}
 	return q, nil
 }
 
 // makeDatagram makes both halves of an unreliable service.
-func (q *QP) makeDatagram(c *Config) {
+func (c *Config) makeDatagram(q *QP) {
 	q.dgram = new(datagram.Sender)
 	q.dgram.Init(&q.conn, datagram.Config{Type: c.Type, PortMTU: c.PortMTU, MaxSendWR: c.MaxSendWR,
 		MaxSendSGE: max(c.MaxSendSGE, 1), MaxInline: c.MaxInline, SendCQ: c.SendCQ, SignalAll: c.SignalAll})
@@ -171,13 +165,13 @@ func (q *QP) makeDatagram(c *Config) {
 		q.recv = q.uc
 		return
 	}
-	q.ud = new(datagram.UDReceiver)
-	q.ud.Init(&q.conn, r)
-	q.recv = q.ud
+	ud := new(datagram.UDReceiver)
+	ud.Init(&q.conn, r)
+	q.recv = ud
 }
 
 // makeRequester makes the sending half of a reliable service.
-func (q *QP) makeRequester(c *Config) {
+func (c *Config) makeRequester(q *QP) {
 	control := c.Congestion
 	if control == nil {
 		control = cc.NewWindow(c.Window)
@@ -189,7 +183,7 @@ func (q *QP) makeRequester(c *Config) {
 }
 
 // makeResponder makes the receiving half of a reliable service.
-func (q *QP) makeResponder(c *Config) {
+func (c *Config) makeResponder(q *QP) {
 	q.resp = new(responder.Responder)
 	q.resp.Init(&q.conn, responder.Config{Source: c.RecvSource, OwnSource: c.OwnSource, RecvCQ: c.RecvCQ, Domain: c.Domain,
 		Invalidate: c.Invalidate, MaxRecvWR: c.MaxRecvWR, MaxRecvSGE: max(c.MaxRecvSGE, 1)})
@@ -350,8 +344,9 @@ func (q *QP) PostRecv(wr *ib.RecvWR) error {
 		return q.resp.Post(wr)
 	case q.uc != nil:
 		return q.uc.Post(wr)
-	case q.ud != nil:
-		return q.ud.Post(wr)
+	}
+	if ud, ok := q.recv.(*datagram.UDReceiver); ok {
+		return ud.Post(wr)
 	}
 	return ib.ErrNoReceive
 }
@@ -365,8 +360,9 @@ func DrainReceives(q *QP) (more bool) {
 		return q.resp.Drain()
 	case q.uc != nil:
 		return q.uc.Drain()
-	case q.ud != nil:
-		return q.ud.Drain()
+	}
+	if ud, ok := q.recv.(*datagram.UDReceiver); ok {
+		return ud.Drain()
 	}
 	return false
 }

@@ -96,7 +96,7 @@ func TestErrSendsNoCNP(t *testing.T) {
 	pkt := packet(rocev2.RCWriteMiddle, 5) // after a gap
 	pkt.BTH.DestQPN, pkt.BTH.PKey, pkt.Payload = p.b.QPN(), rocev2.DefaultPKey, make([]byte, 1024)
 	p.b.handleMarked(p.now, p.a.addr, &pkt)
-	if !NoticeDue(p.b.QP) {
+	if !p.b.Notices().Due() {
 		t.Fatal("no CNP is due")
 	}
 	must(t, p.b.Modify(&ib.Attr{State: ib.StateErr}, ib.AttrState))

@@ -37,8 +37,8 @@ func Middle(q *QP, src netip.Addr, h *rocev2.BTH, size, n int) memreg.View {
 // returns how many there were until the connection has failed.
 func HandleRun(q *QP, now clock.Time, op rocev2.Opcode, n int) int {
 	q.req.Heard(now)
-	if q.cnp&noticeHeld != 0 {
-		unhold(q, now)
+	if q.notices.flags&noticeHeld != 0 {
+		q.unhold(now)
 	}
 	if op == rocev2.RCReadResponseMiddle {
 		n = q.req.HandleRun(now, n)

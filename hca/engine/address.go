@@ -47,9 +47,9 @@ func (e *Engine) isLocal(q *QP) bool {
 func (e *Engine) shareNotices(q *QP) {
 	switch {
 	case e.cfg.NotifyScope == qp.NotifyPerPort:
-		qp.ShareNotices(q.core, &e.notices)
+		q.core.Notices().Share(&e.notices)
 	case e.cfg.NotifyScope == qp.NotifyPerPeer && q.peer != nil:
-		qp.ShareNotices(q.core, &q.peer.notices)
+		q.core.Notices().Share(&q.peer.notices)
 	}
 }
 

@@ -33,7 +33,12 @@ func (s *sender) fill(now clock.Time, out *transport.TxBatch, classes Classes) {
 		s.finals.put(out, classes)
 	}
 	for q := s.next(classes); q != nil; q = s.next(classes) {
-		if !s.pull(now, q) {
+		if q.quiet && int(q.turn) >= q.packetCost() {
+			if out.Room() == nil {
+				break
+			}
+			s.pass(now, q)
+		} else if !s.pull(now, q) {
 			break
 		}
 	}
@@ -75,13 +80,6 @@ func (s *sender) pass(now clock.Time, q *QP) {
 // pull takes packets from q, up to what is left of its turn. It reports whether
 // the batch has room for more.
 func (s *sender) pull(now clock.Time, q *QP) bool {
-	if q.quiet && int(q.turn) >= q.packetCost() {
-		if s.link.batch.Room() == nil {
-			return false
-		}
-		s.pass(now, q)
-		return true
-	}
 	out := qp.Writer(&s.link)
 	if s.link.q = q; q.loops {
 		out = s.loopWriter(q)

@@ -47,7 +47,7 @@ const maxNotices = 4096
 // itself, if it is of another class than what else q sends: that may be paused,
 // just because of the congestion. Else it goes with the turn of q.
 func (f *finals) notice(q *QP) {
-	if !qp.NoticeDue(q.core) || q.path == nil || q.local || len(f.packets) >= maxNotices {
+	if !q.core.Notices().Due() || q.path == nil || q.local || len(f.packets) >= maxNotices {
 		return
 	}
 	path := noticePath(&f.cfg, &f.paths, q)
@@ -55,7 +55,7 @@ func (f *finals) notice(q *QP) {
 	if p.class == q.class {
 		return
 	}
-	if p.n = qp.PollNotice(q.core, p.data[:]); p.n > 0 {
+	if p.n = q.core.PollNotice(p.data[:]); p.n > 0 {
 		f.packets = append(f.packets, p)
 	}
 }

@@ -5,7 +5,8 @@ import "cmp"
 
 // Heap is a binary heap: the least key comes first, and of equal keys the one
 // that was pushed first. The zero Heap is empty. Push allocates only when the
-// heap outgrows what it has ever held. It is not safe for concurrent use.
+// heap outgrows what it has held since it was made or cleared. It is not safe
+// for concurrent use.
 type Heap[K cmp.Ordered, V any] struct {
 	entries []entry[K, V]
 	pushed  uint64
