@@ -144,7 +144,7 @@ func (q *QP) Deadline() (clock.Time, bool) {
 // before requests.
 func (q *QP) Poll(now clock.Time, limit Limit, w Writer) (p Polled) {
 	out := conn.NewOutput(w, limit.Packets)
-	if q.notices.Due() {
+	if q.notices.flags&noticeDue != 0 {
 		if buf := out.Room(); buf != nil {
 			out.CommitNotice(q.PollNotice(buf))
 		}
@@ -230,8 +230,9 @@ func (q *QP) polled(out *conn.Output, p *Polled) {
 func (q *QP) Ready() (r Ready) {
 	r.InFlight, r.Silent = q.InFlight()
 	r.Raised = q.conn.Events != 0
-	r.Answers = q.notices.Due() || q.recv.Pressing()
-	r.Sends = r.Answers || q.resp != nil && (q.resp.Waiting() || q.resp.Yields()) || !requests(q) || !q.req.Idle()
+	r.Answers = q.notices.flags&noticeDue != 0 || q.recv.Pressing()
+	r.Sends = r.Answers || q.resp != nil && (q.resp.Waiting() || q.resp.Yields()) ||
+		q.conn.State != ib.StateRTS || q.req == nil || !q.req.Idle()
 	return r
 }
 

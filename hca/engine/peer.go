@@ -202,7 +202,7 @@ func (q *QP) count(n int, silent bool) (resume bool) {
 		resume = q.account().leave(q)
 		q.silent = account
 	}
-	q.account().take(q, n)
+	q.peer.accounts[q.silent].take(q, n)
 	return resume
 }
 

@@ -11,7 +11,9 @@ import (
 )
 
 // QP is a queue pair of an engine: the protocol machine and its place in what
-// the queue pairs of the engine share.
+// the queue pairs of the engine share. It is an object beside qp.QP for one
+// reason: that knows of no other queue pair, so that it can be tested, and its
+// worlds simulated, without an engine; what is here is about the others alone.
 type QP struct {
 	// User is the driver's own. The engine does not look at it.
 	User any

@@ -91,7 +91,13 @@ func (t *turns) len() int {
 }
 
 // push has q come to its turn.
-func (t *turns) push(q *QP) { t.of(q.class).push(q) }
+func (t *turns) push(q *QP) {
+	if q.class == 0 {
+		t.lowest.push(q)
+	} else {
+		t.higher(q.class).push(q)
+	}
+}
 
 // count records what q has in flight now. It may be held back no longer.
 func (t *turns) count(q *QP) {
