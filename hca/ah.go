@@ -11,7 +11,7 @@ import (
 // AH is an address handle (IBTA 11.2.2): where the datagrams of the queue pairs
 // of one protection domain go.
 type AH struct {
-	handle ib.AddressHandle // first, see verbs/convert.go
+	handle ib.AddressHandle
 	pd     *PD
 
 	mu     sync.Mutex // serialises Modify and Close
@@ -34,7 +34,7 @@ func (pd *PD) MakeAH(h *AH, av ib.AddressVector) error {
 		pd.owner.unreserve(kindAH)
 		return ErrClosed
 	}
-	h.pd, h.handle.Domain = pd, pd.core
+	h.pd, h.handle.Domain, h.handle.Keeper = pd, pd.core, h
 	h.handle.SetVector(made)
 	pd.handles[h] = struct{}{}
 	return nil

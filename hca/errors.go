@@ -35,14 +35,15 @@ var errOtherContext = errors.New("it belongs to another context of the device")
 // would have to wait for ever, or return without one.
 var ErrNoRoom = errors.New("the slice for the completions is empty: it needs room for one at least")
 
-// RangeError says that a number given by the caller is outside what the device
-// offers.
+// RangeError says that a number is outside of what the device offers.
+// Device.Query of package verbs tells the limits.
 type RangeError struct {
-	What     string
-	Got      int
-	Min, Max int
+	What     string // the number: "MaxSendWR" for example
+	Got      int    // what it is
+	Min, Max int    // what it may be
 }
 
+// Error says which number it is, and what it may be.
 func (e *RangeError) Error() string {
 	return fmt.Sprintf("%s is %d; it must be between %d and %d", e.What, e.Got, e.Min, e.Max)
 }

@@ -89,7 +89,7 @@ func (h *host) connectVia(q *QP, av ib.AddressVector, qpn rocev2.QPN) {
 		timeout = 21
 	}
 	h.must(q.Modify(&ib.Attr{State: ib.StateRTS, Timeout: timeout, RetryCount: 7, RNRRetry: 7, MaxRdAtomic: 16},
-		ib.AttrState|ib.AttrTimeout|ib.AttrRetryCount|ib.AttrRNRRetry|ib.AttrSQPSN|ib.AttrMaxQPRdAtomic))
+		ib.AttrState|ib.AttrTimeout|ib.AttrRetryCount|ib.AttrRNRRetry|ib.AttrSQPSN|ib.AttrMaxRdAtomic))
 }
 
 func (h *host) write(q *QP, to *host, n uint32) {

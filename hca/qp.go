@@ -260,7 +260,7 @@ func (q *QP) checkDevice(a *ib.Attr, mask ib.AttrMask) error {
 			return q.badValue(a, mask, ib.AttrPathMTU, err)
 		}
 	}
-	if mask&ib.AttrMaxQPRdAtomic != 0 {
+	if mask&ib.AttrMaxRdAtomic != 0 {
 		if err := checkRange("MaxRdAtomic", int(a.MaxRdAtomic), 0, ib.MaxRdAtomic); err != nil {
 			return err
 		}

@@ -29,7 +29,7 @@ func (h *host) connectAV(q *QP, av ib.AddressVector, qpn rocev2.QPN) error {
 		return err
 	}
 	return q.Modify(&ib.Attr{State: ib.StateRTS, Timeout: 14, RetryCount: 7, RNRRetry: 7, MaxRdAtomic: 4},
-		ib.AttrState|ib.AttrTimeout|ib.AttrRetryCount|ib.AttrRNRRetry|ib.AttrSQPSN|ib.AttrMaxQPRdAtomic)
+		ib.AttrState|ib.AttrTimeout|ib.AttrRetryCount|ib.AttrRNRRetry|ib.AttrSQPSN|ib.AttrMaxRdAtomic)
 }
 
 // isWide says whether q has the wide window.

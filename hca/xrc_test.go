@@ -54,7 +54,7 @@ func (h *host) connectXRC(q *QP, addr netip.Addr, qpn rocev2.QPN) {
 	if q.typ == ib.XRCTarget {
 		rtr |= ib.AttrMaxDestRdAtomic | ib.AttrMinRNRTimer
 	} else {
-		rts |= ib.AttrRetryCount | ib.AttrRNRRetry | ib.AttrMaxQPRdAtomic
+		rts |= ib.AttrRetryCount | ib.AttrRNRRetry | ib.AttrMaxRdAtomic
 	}
 	a.State = ib.StateRTR
 	h.must(q.Modify(&a, ib.AttrState|rtr))

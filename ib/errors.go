@@ -53,19 +53,19 @@ var (
 	ErrRemote          = errors.New("the remote address was made for a place outside of the peer's memory")
 )
 
-// ModifyError says which state transition or attribute Modify refused. Nothing
-// was changed.
+// ModifyError says which state transition or attribute QP.Modify, or what
+// calls it, refused, and why. Nothing was changed.
 type ModifyError struct {
-	From, To State
-	Type     QPType
-	Attr     AttrMask // the attributes at fault, 0 if it is the transition itself
+	From, To State    // the transition; the same state twice if it is none
+	Type     QPType   // of the queue pair
+	Attr     AttrMask // those at fault; 0 if it is the transition itself
 	Detail   string   // what is wrong or what to do, in words; may be empty
-	Err      error    // the kind: ErrTransition, ErrAttrMissing …
+	Err      error    // ErrTransition, ErrAttrMissing …
 }
 
 // Error says what was refused and why.
 func (e *ModifyError) Error() string {
-	s := fmt.Sprintf("qp: modify %v queue pair from %v to %v: %v", e.Type, e.From, e.To, e.Err)
+	s := fmt.Sprintf("%v to %v: %v", e.From, e.To, e.Err)
 	if e.Attr != 0 {
 		s += ": " + e.Attr.String()
 	}
@@ -75,5 +75,5 @@ func (e *ModifyError) Error() string {
 	return s
 }
 
-// Unwrap returns the kind of error.
+// Unwrap returns the cause, for errors.Is.
 func (e *ModifyError) Unwrap() error { return e.Err }

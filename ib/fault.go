@@ -2,23 +2,38 @@ package ib
 
 import "fmt"
 
-// Fault says which check of a memory access failed. The zero value FaultNone is
-// success; use Err to hand a Fault on as an error.
+// Fault says which check of a memory access failed. WC.Fault returns it for a
+// request that failed. The zero value FaultNone is success. A Fault is an
+// error, too: a WCError wraps it, and so do the errors of MR.Load64, MR.WriteAt
+// and the like.
 type Fault uint8
 
-// The faults, in the order in which the checks are made.
+// Faults, in the order in which the checks are made.
 const (
-	FaultNone             Fault = iota
-	FaultUnknownKey             // the key is not known, or dead
-	FaultWrongPD                // the region belongs to another protection domain
-	FaultNoAccess               // the key does not grant the access, or not to this queue pair
-	FaultOutOfBounds            // address and length are not inside what the key stands for, or the list
-	FaultMisaligned             // a 64-bit atomic whose address is not a multiple of 8
-	FaultGone                   // the region was deregistered while it was in use
-	FaultMemory                 // the memory of the region could not be accessed
-	FaultNotPresent             // a page must be fetched first, see memreg.PagedMemory
-	FaultNotInvalidatable       // the key is of a kind that only its owner can end
-	FaultState                  // a window or a fast registration region is not in the state for it
+	// FaultNone: there is no fault.
+	FaultNone Fault = iota
+	// FaultUnknownKey: no open region has the key.
+	FaultUnknownKey
+	// FaultWrongPD: the region belongs to another protection domain.
+	FaultWrongPD
+	// FaultNoAccess: the region does not grant the access.
+	FaultNoAccess
+	// FaultOutOfBounds: address and length are not inside the region.
+	FaultOutOfBounds
+	// FaultMisaligned: the address of an atomic is not a multiple of 8.
+	FaultMisaligned
+	// FaultGone: the region was closed while it was in use.
+	FaultGone
+	// FaultMemory: the memory of the region cannot be reached, for example
+	// because its file was truncated. See PD.MapFile.
+	FaultMemory
+	FaultNotPresent // a page must be fetched first, see memreg.PagedMemory
+	// FaultNotInvalidatable: the key is of a region, or of a window of type
+	// 1, which only its owner ends.
+	FaultNotInvalidatable
+	// FaultState: a window of type 2 is bound already, a fast registration
+	// region is valid already or has no memory, or windows are bound to it.
+	FaultState
 )
 
 var faultNames = [...]string{

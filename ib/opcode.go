@@ -2,32 +2,72 @@ package ib
 
 import "strconv"
 
-// Opcode is what a send request does. Its number is that of ibv_wr_opcode plus
-// one, see IBV: 0 is no operation, so that one that was forgotten does not
-// become a WRITE.
+// Opcode is the operation of a send request. The zero value is none, so that a
+// forgotten Opcode is refused: the numbers are those of ibv_wr_opcode plus one,
+// see IBV. String returns the name of ibv_wr_opcode without its prefix, such as
+// "RDMA_WRITE".
 type Opcode uint8
 
-// The operations of send requests.
+// Operations of SendWR.Opcode (IBTA 9.4). ibv_wr_opcode has neither OpReadInv
+// nor OpRegMR.
 const (
-	OpWrite       Opcode = iota + 1 // RDMA WRITE
-	OpWriteImm                      // RDMA WRITE that also consumes a receive, with immediate data
-	OpSend                          // message into the peer's next receive
-	OpSendImm                       // the same with 32 bits of immediate data
-	OpRead                          // RDMA READ into the scatter list
-	OpCompareSwap                   // 64-bit compare and swap; the old value goes to the scatter list
-	OpFetchAdd                      // 64-bit fetch and add; the old value goes to the scatter list
-	OpLocalInv                      // ends a key of this side
-	OpBindMW                        // binds a memory window of this side
-	OpSendInv                       // SEND, and the peer invalidates one of its keys
-	_                               // TSO
-	_                               // DRIVER1
+	// OpWrite writes into memory of the peer. The peer gets no completion.
+	OpWrite Opcode = iota + 1
+	// OpWriteImm is OpWrite with 32 bits of immediate data. It takes a
+	// receive of the peer, whose completion has WC.Imm.
+	OpWriteImm
+	// OpSend sends a message, which goes into the next receive of the peer.
+	OpSend
+	// OpSendImm is OpSend with 32 bits of immediate data: WC.Imm at the
+	// peer.
+	OpSendImm
+	// OpRead reads from memory of the peer into SGList.
+	OpRead
+	// OpCompareSwap sets 8 aligned bytes of the peer to Swap if they equal
+	// CompareAdd. What they were before goes to SGList.
+	OpCompareSwap
+	// OpFetchAdd adds CompareAdd to 8 aligned bytes of the peer. What they
+	// were before goes to SGList.
+	OpFetchAdd
+	// OpLocalInv ends a key of this side: that of a memory window of type
+	// 2, of a FastMR, or of a region that is Invalidatable. It is carried
+	// out when all requests before it have completed, and requests after it
+	// wait.
+	OpLocalInv
+	// OpBindMW binds a memory window: see MW.BindTo. It is carried out when
+	// all requests before it are under way, or with Fence when the READs
+	// and atomics among them have completed. Requests after it wait.
+	OpBindMW
+	// OpSendInv is OpSend, and the peer's key InvalidateKey ends: see
+	// Invalidatable.
+	OpSendInv
+	_ // TSO
+	_ // DRIVER1
 	_
 	_
-	OpFlush       // FLUSH: what was written before is visible, or on stable storage
-	OpAtomicWrite // ATOMIC WRITE: 8 aligned bytes, written at once
-	OpReadInv     // READ, and then a key of this side ends; ibv_wr_opcode has none
-	OpRegMR       // makes a fast registration region valid; ibv_wr_opcode has none
-	NumOpcodes    // what arrays by Opcode have room for
+	// OpFlush completes when what this queue pair has written to memory of
+	// the peer before is visible to all there, or on stable storage:
+	// FlushType says which, FlushLevel and Length say of which bytes. The
+	// peer's region needs the right FlushGlobal or FlushPersistent.
+	//
+	// It takes the place of a READ among those that may be outstanding.
+	// Requests that this queue pair posts after it, except READs, are
+	// executed when it is done: so a later OpAtomicWrite may point to what
+	// it has made persistent.
+	OpFlush
+	// OpAtomicWrite writes 8 aligned bytes of the peer at once: no reader
+	// sees a part of them. The bytes are Inline, or what SGList names, and
+	// are written as they lie in memory. It needs RemoteWrite, and takes
+	// the place of a READ among those that may be outstanding.
+	OpAtomicWrite
+	// OpReadInv is OpRead, and when the data is there the key of this side
+	// that is InvalidateKey ends. An OpRegMR or OpBindMW after it that
+	// gives the key a new meaning needs Fence.
+	OpReadInv
+	// OpRegMR makes a FastMR valid: see FastMR.Register. Its order is that
+	// of OpBindMW.
+	OpRegMR
+	NumOpcodes // what arrays by Opcode have room for
 )
 
 // OpcodeFlags say what an operation is. Code asks for them; it never compares

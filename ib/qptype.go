@@ -10,14 +10,28 @@ import (
 // transport service, and for XRC and the management queue pair its role.
 type QPType uint8
 
-// The types.
+// Types of queue pairs.
 const (
-	GSI          QPType = 1 // QP 1: management datagrams, over UD
-	RC           QPType = 2
-	UC           QPType = 3
-	UD           QPType = 4
-	XRCInitiator QPType = 9  // sends requests, has no receives
-	XRCTarget    QPType = 10 // executes requests, has no send queue
+	// GSI is queue pair 1, of which a device has one: management datagrams
+	// over UD (IBTA 13.5.1). Its number, and its Q_Key 0x80010000, are the
+	// standard's.
+	GSI QPType = 1
+	// RC is the reliable connection (IBTA 9.7).
+	RC QPType = 2
+	// UC is the unreliable connection (IBTA 9.8.2): SEND and WRITE without
+	// acknowledgement. What is lost stays lost, a message at a time.
+	UC QPType = 3
+	// UD is the unreliable datagram (IBTA 9.8.3): SENDs of one packet, to
+	// the destination that each request names, and from every sender that
+	// knows the Q_Key.
+	UD QPType = 4
+	// XRCInitiator is the sending side of the extended reliable connection
+	// (IBTA A14): as RC, but each request names a shared receive queue of
+	// the other side. It has no receives. See XRCD.
+	XRCInitiator QPType = 9
+	// XRCTarget is the receiving side of the extended reliable connection.
+	// It sends no requests.
+	XRCTarget QPType = 10
 )
 
 var qpTypes = map[QPType]struct {

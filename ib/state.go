@@ -3,18 +3,26 @@ package ib
 import "strconv"
 
 // State is the state of a queue pair (IBTA 10.3.1), with the numbers of
-// ibv_qp_state.
+// ibv_qp_state. String returns the name, such as "RTS".
 type State uint8
 
-// The states.
+// States of a queue pair.
 const (
-	StateReset State = iota // created; nothing can be posted
-	StateInit               // receives can be posted, packets are dropped
-	StateRTR                // ready to receive: answers requests
-	StateRTS                // ready to send: the working state
-	StateSQD                // send queue drained, or draining: started messages end, no new one starts
-	StateSQE                // send queue error; UC and UD only
-	StateErr                // everything posted is flushed, packets are dropped
+	// StateReset: just made, or taken back. Nothing can be posted.
+	StateReset State = iota
+	// StateInit: receives can be posted. Packets are dropped.
+	StateInit
+	// StateRTR: ready to receive. Requests of the peer are answered.
+	StateRTR
+	// StateRTS: ready to send, the working state.
+	StateRTS
+	// StateSQD: the send queue drains. What has started ends, nothing
+	// starts.
+	StateSQD
+	// StateSQE: send queue error, of UC and UD only.
+	StateSQE
+	// StateErr: everything posted completes with StatusWRFlushErr.
+	StateErr
 	NumStates
 )
 

@@ -8,25 +8,50 @@ import (
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
-// Status is the result of a work request, with the numbers of ibv_wc_status. It
-// is an error too, for errors.Is.
+// Status is the outcome of a work request, with the numbers of ibv_wc_status.
+// String returns the name of ibv_wc_status without its prefix, such as
+// "RETRY_EXC_ERR".
+//
+// A Status is an error, too: a WCError wraps it, so that errors.Is(err,
+// StatusRetryExcErr) tells the outcome.
 type Status uint8
 
-// The statuses.
+// Outcomes of work requests (IBTA 11.6.2). After each but StatusSuccess the
+// queue pair is in ERR.
 const (
+	// StatusSuccess: the work is done.
 	StatusSuccess Status = iota
+	// StatusLocLenErr: a message is longer than the receive buffer.
 	StatusLocLenErr
+	// StatusLocQPOpErr: the queue pair cannot carry out the request.
 	StatusLocQPOpErr
-	StatusLocEECOpErr
+	StatusLocEECOpErr // as the others without a comment it does not occur
+	// StatusLocProtErr: SGList names no memory of the protection domain, or
+	// memory without the right.
 	StatusLocProtErr
+	// StatusWRFlushErr: the queue pair was in ERR, or came there before the
+	// request was carried out.
 	StatusWRFlushErr
+	// StatusMWBindErr: a memory window cannot be bound so.
 	StatusMWBindErr
+	// StatusBadRespErr: the peer sent a response that does not fit the
+	// request.
 	StatusBadRespErr
 	StatusLocAccessErr
+	// StatusRemInvReqErr: the peer refuses the request; path MTU, message
+	// size or rights of the two sides differ. A receive has it for a
+	// request of the peer that was refused.
 	StatusRemInvReqErr
+	// StatusRemAccessErr: the peer refuses the address, the key or the
+	// access.
 	StatusRemAccessErr
+	// StatusRemOpErr: the peer could not carry out the request.
 	StatusRemOpErr
+	// StatusRetryExcErr: the peer does not acknowledge, after RetryCount
+	// retries.
 	StatusRetryExcErr
+	// StatusRNRRetryExcErr: the peer has no receive posted, after RNRRetry
+	// retries.
 	StatusRNRRetryExcErr
 	StatusLocRDDViolErr
 	StatusRemInvRDReqErr
@@ -54,23 +79,23 @@ func (s Status) String() string {
 	return "status " + strconv.Itoa(int(s))
 }
 
-// WCOpcode is what a completion completes, with the numbers of ibv_wc_opcode.
+// WCOpcode says what kind of work completed, with the numbers of ibv_wc_opcode.
 type WCOpcode uint8
 
-// The kinds of completions.
+// Kinds of completed work.
 const (
-	WCSend         WCOpcode = 0
-	WCWrite        WCOpcode = 1
-	WCRead         WCOpcode = 2
-	WCCompareSwap  WCOpcode = 3
-	WCFetchAdd     WCOpcode = 4
-	WCBindMW       WCOpcode = 5
-	WCLocalInv     WCOpcode = 6
-	WCFlush        WCOpcode = 8
-	WCAtomicWrite  WCOpcode = 9
-	WCRegMR        WCOpcode = 10 // ibv_wc_opcode has none
-	WCRecv         WCOpcode = 128
-	WCRecvWriteImm WCOpcode = 129
+	WCSend         WCOpcode = 0   // SEND of any kind
+	WCWrite        WCOpcode = 1   // WRITE of any kind
+	WCRead         WCOpcode = 2   // READ: the data is there
+	WCCompareSwap  WCOpcode = 3   // the old value is there
+	WCFetchAdd     WCOpcode = 4   // the old value is there
+	WCBindMW       WCOpcode = 5   // a memory window is bound
+	WCLocalInv     WCOpcode = 6   // a key of this side has ended
+	WCFlush        WCOpcode = 8   // OpFlush: it is done
+	WCAtomicWrite  WCOpcode = 9   // OpAtomicWrite
+	WCRegMR        WCOpcode = 10  // a fast registration region is valid; ibv_wc_opcode has none
+	WCRecv         WCOpcode = 128 // a receive, by a SEND
+	WCRecvWriteImm WCOpcode = 129 // a receive, by OpWriteImm
 )
 
 // String returns the name of ibv_wc_opcode without its prefix.
@@ -104,33 +129,54 @@ func (o WCOpcode) String() string {
 	return "opcode " + strconv.Itoa(int(o))
 }
 
-// WC is a completion. After an error only ID, Status, Opcode, QPN and VendorErr
-// have a meaning; String puts them into words.
+// WC is a work completion: what CQ.Poll and CQ.Wait of package verbs return.
+// After an error only ID, Status, Opcode, QPN and VendorErr have a meaning.
 type WC struct {
-	ID             uint64     // of the request
-	Status         Status     // StatusSuccess, or see Explain
-	Opcode         WCOpcode   // what completed
-	WithImm        bool       // a receive: Imm is set
-	WithInv        bool       // a receive: InvalidatedKey is set
-	Solicited      bool       // a receive: the message asked for an event
-	WithGRH        bool       // a receive: the buffer begins with 40 bytes of routing header (UD), which ByteLen counts
-	ByteLen        uint32     // bytes of the message; up to 2^31
+	ID     uint64   // SendWR.ID or RecvWR.ID of the request
+	Status Status   // StatusSuccess, or why it failed
+	Opcode WCOpcode // what completed
+
+	WithImm   bool // of a receive: Imm is set
+	WithInv   bool // of a receive: InvalidatedKey is set
+	Solicited bool // of a receive: the sender solicited an event
+	WithGRH   bool // of a receive of UD: 40 bytes of routing header come first, which ByteLen counts
+
+	ByteLen        uint32     // bytes of the message, up to 2^31
 	Imm            uint32     // immediate data
 	InvalidatedKey Key        // the key of this side that the peer has ended
-	QPN            rocev2.QPN // the local queue pair
-	SrcQPN         rocev2.QPN // a receive: the peer's
-	VendorErr      uint32     // what went wrong in detail: VendorFault plus a Fault, VendorNAK plus a syndrome, or 0; see Vendor
-	Timestamp      uint64     // nanoseconds of the device's clock when it completed; 0 unless the queue was made for it
+	QPN            rocev2.QPN // the local queue pair, see Device.QP
+	SrcQPN         rocev2.QPN // of a receive: the peer's queue pair
+
+	// VendorErr says after an error what went wrong in detail: VendorFault
+	// plus a Fault, VendorNAK plus the syndrome of a NAK, or 0. Fault and
+	// Vendor read it.
+	VendorErr uint32
+
+	// Timestamp is when the work completed, in nanoseconds of the device's
+	// clock. It is 0 unless the queue was made for it.
+	Timestamp uint64
 }
 
 // What WC.VendorErr holds after an error.
 const (
-	VendorFault uint32 = 0x100 // the low byte is the Fault of a memory access
-	VendorNAK   uint32 = 0x200 // the low byte is the syndrome of a NAK that was received
+	// VendorFault plus a Fault: an access to local memory failed.
+	VendorFault uint32 = 0x100
+	// VendorNAK plus a syndrome (8 bits, IBTA 9.7.5.2.1): the peer sent
+	// that NAK.
+	VendorNAK uint32 = 0x200
 )
 
 // Error makes a status an error, for errors.Is. It is the name, as String.
 func (s Status) Error() string { return s.String() }
+
+// Err returns nil for a success, else a *WCError: errors.Is(err,
+// StatusRetryExcErr) tells the status, errors.As gives the whole completion.
+func (c WC) Err() error {
+	if c.Status == StatusSuccess {
+		return nil
+	}
+	return &WCError{WC: c}
+}
 
 // String says what completed and how, in words.
 func (c WC) String() string {
@@ -172,7 +218,7 @@ var statusWords = [NumStatuses]string{
 }
 
 // Explain says in words what the status of the completion means, or where to
-// look; nothing for a success or a status that does not occur.
+// look. It is empty for a success and for a status that does not occur.
 func (c WC) Explain() string {
 	if c.Opcode >= WCRecv && (c.Status == StatusRemInvReqErr || c.Status == StatusRemAccessErr || c.Status == StatusRemOpErr) {
 		return "the peer's request was refused"
@@ -183,8 +229,8 @@ func (c WC) Explain() string {
 	return statusWords[c.Status]
 }
 
-// Vendor says in words what VendorErr tells: the NAK that came, or the check of
-// a memory access that failed; nothing if it is 0.
+// Vendor says in words what VendorErr tells: the NAK that the peer sent, or the
+// check of a memory access that failed. It is empty if VendorErr is 0.
 func (c WC) Vendor() string {
 	switch low := c.VendorErr & 0xff; {
 	case c.VendorErr == 0:
@@ -195,4 +241,30 @@ func (c WC) Vendor() string {
 		return fmt.Sprintf("memory access: %v (vendor error %#x)", Fault(low).String(), c.VendorErr)
 	}
 	return fmt.Sprintf("vendor error %#x", c.VendorErr)
+}
+
+// Fault returns the check of an access to local memory that failed, such as
+// FaultUnknownKey. It is FaultNone if the request did not fail by one.
+func (c WC) Fault() Fault {
+	if c.VendorErr&^0xff != VendorFault {
+		return FaultNone
+	}
+	return Fault(c.VendorErr & 0xff)
+}
+
+// WCError is the error of a completion without success, see WC.Err.
+type WCError struct {
+	WC WC // the completion
+}
+
+// Error says what failed, with which status, and what that means.
+func (e *WCError) Error() string { return e.WC.String() }
+
+// Unwrap returns the Status, and the Fault if there is one: errors.Is and
+// errors.As find both.
+func (e *WCError) Unwrap() []error {
+	if f := e.WC.Fault(); f != FaultNone {
+		return []error{e.WC.Status, f}
+	}
+	return []error{e.WC.Status}
 }

@@ -23,7 +23,7 @@ func checkAttr(a *ib.Attr, mask ib.AttrMask) (bad ib.AttrMask, why string) {
 		{ib.AttrTimeout, a.Timeout <= 31, "larger than 31"},
 		{ib.AttrRetryCount, a.RetryCount <= 7, "larger than 7"},
 		{ib.AttrRNRRetry, a.RNRRetry <= 7, "larger than 7"},
-		{ib.AttrMaxQPRdAtomic, a.MaxRdAtomic <= ib.MaxRdAtomic, "larger than 128"},
+		{ib.AttrMaxRdAtomic, a.MaxRdAtomic <= ib.MaxRdAtomic, "larger than 128"},
 		{ib.AttrAltPath, false, "there is no path migration on RoCE: the queue pair has one path"},
 		{ib.AttrPathMigState, a.PathMigState == ib.MigMigrated, a.PathMigState.String() + ": there is no path migration on RoCE, only MIGRATED"},
 		{ib.AttrMinRNRTimer, a.MinRNRTimer <= 31, "larger than 31"},
@@ -59,7 +59,7 @@ func assignAttr(a, b *ib.Attr, mask ib.AttrMask) {
 	set(mask, ib.AttrRNRRetry, &a.RNRRetry, b.RNRRetry)
 	set(mask, ib.AttrRQPSN, &a.RQPSN, b.RQPSN&rocev2.PSNMask)
 	set(mask, ib.AttrSQPSN, &a.SQPSN, b.SQPSN&rocev2.PSNMask)
-	set(mask, ib.AttrMaxQPRdAtomic, &a.MaxRdAtomic, b.MaxRdAtomic)
+	set(mask, ib.AttrMaxRdAtomic, &a.MaxRdAtomic, b.MaxRdAtomic)
 	set(mask, ib.AttrMaxDestRdAtomic, &a.MaxDestRdAtomic, b.MaxDestRdAtomic)
 	set(mask, ib.AttrMinRNRTimer, &a.MinRNRTimer, b.MinRNRTimer)
 	set(mask, ib.AttrDestQPN, &a.DestQPN, b.DestQPN)

@@ -22,7 +22,7 @@ const (
 	testAccess = ib.LocalWrite | ib.RemoteWrite | ib.RemoteRead | ib.RemoteAtomic | ib.FlushGlobal
 	initMask   = ib.AttrState | ib.AttrPKeyIndex | ib.AttrPort | ib.AttrAccess
 	rtrMask    = ib.AttrState | ib.AttrAV | ib.AttrPathMTU | ib.AttrDestQPN | ib.AttrRQPSN | ib.AttrMaxDestRdAtomic | ib.AttrMinRNRTimer
-	rtsMask    = ib.AttrState | ib.AttrTimeout | ib.AttrRetryCount | ib.AttrRNRRetry | ib.AttrSQPSN | ib.AttrMaxQPRdAtomic
+	rtsMask    = ib.AttrState | ib.AttrTimeout | ib.AttrRetryCount | ib.AttrRNRRetry | ib.AttrSQPSN | ib.AttrMaxRdAtomic
 )
 
 // As the halves have them.

@@ -85,9 +85,9 @@ var transitions = []transition{
 
 	{ib.StateRTR, ib.StateRTS, classDgram, ib.AttrSQPSN, ib.AttrCurState | ib.AttrQKey | ib.AttrRateLimit},
 	{ib.StateRTR, ib.StateRTS, classUC, ib.AttrSQPSN, migOpt},
-	{ib.StateRTR, ib.StateRTS, classRC, ib.AttrTimeout | ib.AttrRetryCount | ib.AttrRNRRetry | ib.AttrSQPSN | ib.AttrMaxQPRdAtomic,
+	{ib.StateRTR, ib.StateRTS, classRC, ib.AttrTimeout | ib.AttrRetryCount | ib.AttrRNRRetry | ib.AttrSQPSN | ib.AttrMaxRdAtomic,
 		migOpt | ib.AttrMinRNRTimer},
-	{ib.StateRTR, ib.StateRTS, classXRCI, ib.AttrTimeout | ib.AttrRetryCount | ib.AttrRNRRetry | ib.AttrSQPSN | ib.AttrMaxQPRdAtomic, migOpt},
+	{ib.StateRTR, ib.StateRTS, classXRCI, ib.AttrTimeout | ib.AttrRetryCount | ib.AttrRNRRetry | ib.AttrSQPSN | ib.AttrMaxRdAtomic, migOpt},
 	{ib.StateRTR, ib.StateRTS, classXRCT, ib.AttrTimeout | ib.AttrSQPSN, migOpt | ib.AttrMinRNRTimer},
 
 	{ib.StateRTS, ib.StateRTS, classDgram, 0, ib.AttrCurState | ib.AttrQKey | ib.AttrRateLimit},
@@ -101,9 +101,9 @@ var transitions = []transition{
 	{ib.StateSQD, ib.StateSQD, classDgram, 0, ib.AttrPKeyIndex | ib.AttrQKey | ib.AttrRateLimit},
 	{ib.StateSQD, ib.StateSQD, classUC, 0, drainedC | ib.AttrAV},
 	{ib.StateSQD, ib.StateSQD, classRC, 0, drainedC | ib.AttrAV | ib.AttrPort | ib.AttrTimeout | ib.AttrRetryCount | ib.AttrRNRRetry |
-		ib.AttrMaxQPRdAtomic | ib.AttrMaxDestRdAtomic | ib.AttrMinRNRTimer},
+		ib.AttrMaxRdAtomic | ib.AttrMaxDestRdAtomic | ib.AttrMinRNRTimer},
 	{ib.StateSQD, ib.StateSQD, classXRCI, 0, drainedC | ib.AttrAV | ib.AttrPort | ib.AttrTimeout | ib.AttrRetryCount | ib.AttrRNRRetry |
-		ib.AttrMaxQPRdAtomic},
+		ib.AttrMaxRdAtomic},
 	{ib.StateSQD, ib.StateSQD, classXRCT, 0, drainedC | ib.AttrAV | ib.AttrPort | ib.AttrTimeout | ib.AttrMaxDestRdAtomic | ib.AttrMinRNRTimer},
 
 	{ib.StateSQE, ib.StateRTS, classDgram, 0, ib.AttrCurState | ib.AttrQKey | ib.AttrRateLimit},

@@ -136,7 +136,7 @@ func TestModifyErrors(t *testing.T) {
 			t.Errorf("state changed to %v", e.State())
 		}
 	}
-	try(ib.Attr{State: ib.StateRTS}, ib.AttrState, ib.ErrTransition, "from RESET to RTS")
+	try(ib.Attr{State: ib.StateRTS}, ib.AttrState, ib.ErrTransition, "RESET to RTS")
 	try(good, ib.AttrState|ib.AttrPort, ib.ErrAttrMissing, "ACCESS_FLAGS, PKEY_INDEX")
 	try(good, initMask|ib.AttrPathMTU, ib.ErrAttrNotAllowed, "PATH_MTU")
 	bad := good

@@ -32,7 +32,7 @@ var attributes = []struct {
 	{ib.AttrRetryCount, func(a *ib.Attr) { a.RetryCount = 3 }, func(a *ib.Attr) any { return a.RetryCount }},
 	{ib.AttrRNRRetry, func(a *ib.Attr) { a.RNRRetry = 2 }, func(a *ib.Attr) any { return a.RNRRetry }},
 	{ib.AttrRQPSN, func(a *ib.Attr) { a.RQPSN = 77 }, func(a *ib.Attr) any { return a.RQPSN }},
-	{ib.AttrMaxQPRdAtomic, func(a *ib.Attr) { a.MaxRdAtomic = 9 }, func(a *ib.Attr) any { return a.MaxRdAtomic }},
+	{ib.AttrMaxRdAtomic, func(a *ib.Attr) { a.MaxRdAtomic = 9 }, func(a *ib.Attr) any { return a.MaxRdAtomic }},
 	{ib.AttrAltPath, nil, nil},
 	{ib.AttrMinRNRTimer, func(a *ib.Attr) { a.MinRNRTimer = 31 }, func(a *ib.Attr) any { return a.MinRNRTimer }},
 	{ib.AttrSQPSN, func(a *ib.Attr) { a.SQPSN = 88 }, func(a *ib.Attr) any { return a.SQPSN }},
@@ -81,9 +81,9 @@ func TestEveryAttribute(t *testing.T) {
 	// What no state takes is known.
 	never := map[ib.QPType]ib.AttrMask{
 		ib.RC:           ib.AttrQKey | ib.AttrAltPath | ib.AttrCap,
-		ib.UC:           ib.AttrQKey | ib.AttrAltPath | ib.AttrCap | ib.AttrTimeout | ib.AttrRetryCount | ib.AttrRNRRetry | ib.AttrMaxQPRdAtomic | ib.AttrMinRNRTimer | ib.AttrMaxDestRdAtomic,
+		ib.UC:           ib.AttrQKey | ib.AttrAltPath | ib.AttrCap | ib.AttrTimeout | ib.AttrRetryCount | ib.AttrRNRRetry | ib.AttrMaxRdAtomic | ib.AttrMinRNRTimer | ib.AttrMaxDestRdAtomic,
 		ib.XRCInitiator: ib.AttrQKey | ib.AttrAltPath | ib.AttrCap | ib.AttrMinRNRTimer | ib.AttrMaxDestRdAtomic,
-		ib.XRCTarget:    ib.AttrQKey | ib.AttrAltPath | ib.AttrCap | ib.AttrRetryCount | ib.AttrRNRRetry | ib.AttrMaxQPRdAtomic,
+		ib.XRCTarget:    ib.AttrQKey | ib.AttrAltPath | ib.AttrCap | ib.AttrRetryCount | ib.AttrRNRRetry | ib.AttrMaxRdAtomic,
 		ib.UD:           ^(ib.AttrCurState | ib.AttrEnableSQDNotify | ib.AttrPKeyIndex | ib.AttrPort | ib.AttrQKey | ib.AttrSQPSN | ib.AttrRateLimit),
 		ib.GSI:          ^(ib.AttrCurState | ib.AttrEnableSQDNotify | ib.AttrPKeyIndex | ib.AttrQKey | ib.AttrSQPSN | ib.AttrRateLimit),
 	}
@@ -165,12 +165,12 @@ func TestNoMigration(t *testing.T) {
 		if (err == nil) != (s == ib.MigMigrated) {
 			t.Errorf("%v: %v", s, err)
 		}
-		if err != nil && err.Error() != "qp: modify RC queue pair from RTS to RTS: attribute has a bad value: PATH_MIG_STATE: "+s.String()+": there is no path migration on RoCE, only MIGRATED" {
+		if err != nil && err.Error() != "RTS to RTS: attribute has a bad value: PATH_MIG_STATE: "+s.String()+": there is no path migration on RoCE, only MIGRATED" {
 			t.Error(err)
 		}
 	}
 	err := q.Modify(&ib.Attr{}, ib.AttrAltPath)
-	if want := "qp: modify RC queue pair from RTS to RTS: attribute has a bad value: ALT_PATH: there is no path migration on RoCE: the queue pair has one path"; err == nil || err.Error() != want {
+	if want := "RTS to RTS: attribute has a bad value: ALT_PATH: there is no path migration on RoCE: the queue pair has one path"; err == nil || err.Error() != want {
 		t.Errorf("%v, want %v", err, want)
 	}
 	// An unknown hint is no error, another unknown bit is.

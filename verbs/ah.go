@@ -5,7 +5,6 @@ import (
 	"net/netip"
 
 	"github.com/gosoftroce/rocev2/hca"
-	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
@@ -22,25 +21,17 @@ const (
 	MulticastQPN QPN = rocev2.MulticastQPN
 )
 
-// AddressHandle says where the datagrams of a UD queue pair go: to a host, or
-// to a group. [PD.CreateAH] makes one. Many queue pairs of the domain may use
-// it, for as many destination queue pairs. Its methods may be called from any
-// goroutine.
-type AddressHandle struct {
-	core hca.AH // first, and that begins with an ib.AddressHandle: see convert.go
-}
-
 // CreateAH makes an address handle for av, of which DGID is required. Native
 // and the zone of DGID mean nothing.
 //
 // The error says what is wrong with av, or wraps ErrClosed, ErrNoResources, or
 // an *OpenError for a source port.
 func (pd *PD) CreateAH(av AddressVector) (*AddressHandle, error) {
-	h := new(AddressHandle)
-	if err := pd.core.MakeAH(&h.core, ib.AddressVector(av)); err != nil {
-		return nil, fmt.Errorf("verbs: create an address handle: %w", errorFrom(err))
+	h := new(hca.AH)
+	if err := pd.core.MakeAH(h, av); err != nil {
+		return nil, fmt.Errorf("verbs: create an address handle: %w", err)
 	}
-	return h, nil
+	return h.Core(), nil
 }
 
 // AHFromWC makes an address handle for answers to a datagram that was received:
@@ -74,25 +65,6 @@ const (
 	ecnMarked  = 3
 	ecnCapable = 2
 )
-
-// Query returns the address vector: SrcPort is the port in use. Of a handle
-// that is closed it is zero.
-func (h *AddressHandle) Query() AddressVector {
-	av, _ := h.core.Query()
-	return AddressVector(av)
-}
-
-// Modify has what is posted from now on go to av. The error is as that of
-// CreateAH.
-func (h *AddressHandle) Modify(av AddressVector) error {
-	if err := h.core.Modify(ib.AddressVector(av)); err != nil {
-		return fmt.Errorf("verbs: modify an address handle: %w", errorFrom(err))
-	}
-	return nil
-}
-
-// Close destroys the handle. What was posted with it is sent all the same.
-func (h *AddressHandle) Close() error { return h.core.Close() }
 
 // GRH is what a receive of UD tells of how the datagram came.
 type GRH struct {

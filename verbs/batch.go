@@ -171,7 +171,7 @@ func (b *Batch) Post() error {
 	if b.err != nil {
 		return fmt.Errorf("verbs: post a batch on QP %v: %w", b.qp.QPN(), b.err)
 	}
-	n, err := b.qp.core.PostSends(sendWRsOf(b.wrs))
+	n, err := b.qp.core.PostSends(b.wrs)
 	if most := int(b.qp.made.maxSendWR); errors.Is(err, ErrQueueFull) && len(b.wrs) > most {
 		err = &batchTooLong{RangeError{What: "the number of requests in a batch", Got: len(b.wrs), Max: most}}
 	}

@@ -104,7 +104,7 @@ func (d *Device) CreateCQ(n int, opts ...CQOption) (*CQ, error) {
 	}
 	core, err := d.home.CreateCQ(n, c.channel, c.options...)
 	if err != nil {
-		return nil, fmt.Errorf("verbs: create a completion queue: %w", errorFrom(err))
+		return nil, fmt.Errorf("verbs: create a completion queue: %w", err)
 	}
 	cq := &CQ{core: core, handle: d.cqs.Add(1)}
 	core.SetUserData(cq)
@@ -147,7 +147,7 @@ func (cq *CQ) Cap() int { return cq.core.Cap() }
 // goroutines poll and wait.
 func (cq *CQ) Resize(n int) error {
 	if err := cq.core.Resize(n); err != nil {
-		return fmt.Errorf("verbs: resize CQ %d: %w", cq.handle, errorFrom(err))
+		return fmt.Errorf("verbs: resize CQ %d: %w", cq.handle, err)
 	}
 	return nil
 }
@@ -165,7 +165,7 @@ func (cq *CQ) Resize(n int) error {
 // once. The error wraps a *RangeError or ErrClosed.
 func (cq *CQ) SetModeration(count int, period time.Duration) error {
 	if err := cq.core.SetModeration(hca.Moderation{Count: count, Period: period}); err != nil {
-		return fmt.Errorf("verbs: set the moderation of CQ %d: %w", cq.handle, errorFrom(err))
+		return fmt.Errorf("verbs: set the moderation of CQ %d: %w", cq.handle, err)
 	}
 	return nil
 }
@@ -183,14 +183,14 @@ func (cq *CQ) Handle() uint32 { return cq.handle }
 // Poll takes up to len(wc) completions and returns how many it took. It never
 // waits. When the queue is empty it first handles what the device has received,
 // on the caller's goroutine.
-func (cq *CQ) Poll(wc []WC) int { return cq.core.PollProgress(wcsOf(wc)) }
+func (cq *CQ) Poll(wc []WC) int { return cq.core.PollProgress(wc) }
 
 // Wait takes at least one completion and at most len(wc). It waits for the
 // first as long as ctx allows: it polls for a short while, then sleeps. The
 // error wraps that of ctx, ErrClosed when the queue is closed, or ErrNoRoom
 // when wc is empty. No completion is taken then.
 func (cq *CQ) Wait(ctx context.Context, wc []WC) (int, error) {
-	n, err := cq.core.Wait(ctx, wcsOf(wc))
+	n, err := cq.core.Wait(ctx, wc)
 	if err != nil {
 		return 0, fmt.Errorf("verbs: wait for a completion: %w", err)
 	}
@@ -248,7 +248,7 @@ func (cq *CQ) Chan(ctx context.Context) <-chan WC {
 			select {
 			case out <- wc[0]:
 			case <-ctx.Done():
-				cq.core.PutBack(wcsOf(wc[:])[0])
+				cq.core.PutBack(wc[0])
 				return
 			case <-cq.core.Done():
 				return

@@ -70,7 +70,7 @@ func OpenAddr(addr netip.Addr, cfg Config) (*Device, error) {
 	}
 	links, port, err := cfg.openLinks(addr)
 	if err != nil {
-		return nil, fmt.Errorf("verbs: open device on %v: %w", addr, errorFrom(err))
+		return nil, fmt.Errorf("verbs: open device on %v: %w", addr, err)
 	}
 	d, err := openLinks(cfg, links)
 	switch {

@@ -84,3 +84,5 @@
 //
 // The connection manager.
 package verbs
+
+//go:generate go run ../internal/values

@@ -2,7 +2,6 @@ package verbs
 
 import (
 	"fmt"
-	"net/netip"
 
 	"github.com/gosoftroce/rocev2/hca"
 	"github.com/gosoftroce/rocev2/ib"
@@ -137,57 +136,3 @@ func (e *PostError) Error() string {
 
 // Unwrap returns the cause.
 func (e *PostError) Unwrap() error { return e.Err }
-
-// ModifyError says which state transition or attribute [QP.Modify], or what
-// calls it, refused, and why. Nothing was changed.
-type ModifyError struct {
-	From, To State    // the transition; the same state twice if it is none
-	Type     QPType   // of the queue pair
-	Attr     AttrMask // those at fault; 0 if it is the transition itself
-	Detail   string   // what is wrong or what to do, in words; may be empty
-	Err      error    // ErrTransition, ErrAttrMissing …
-}
-
-// Error says what was refused and why.
-func (e *ModifyError) Error() string {
-	s := fmt.Sprintf("%v to %v: %v", e.From, e.To, e.Err)
-	if e.Attr != 0 {
-		s += ": " + e.Attr.String()
-	}
-	if e.Detail != "" {
-		s += ": " + e.Detail
-	}
-	return s
-}
-
-// Unwrap returns the cause, for errors.Is.
-func (e *ModifyError) Unwrap() error { return e.Err }
-
-// RangeError says that a number is outside of what the device offers. See
-// [Device.Query] for the limits.
-type RangeError struct {
-	What     string // the number: "MaxSendWR" for example
-	Got      int    // what it is
-	Min, Max int    // what it may be
-}
-
-// Error says which number it is, and what it may be.
-func (e *RangeError) Error() string {
-	return fmt.Sprintf("%s is %d; it must be between %d and %d", e.What, e.Got, e.Min, e.Max)
-}
-
-// OpenError says why the socket of a device, or a source port of a queue pair,
-// could not be opened. errors.Is tells the system's error, syscall.EADDRINUSE
-// for example.
-type OpenError struct {
-	Addr netip.AddrPort // what was to be opened
-	Op   string         // what failed: "check address", "bind" …
-	Err  error          // the cause, mostly the system's error
-	Hint string         // which process has it, or what to do; may be empty
-}
-
-// Error says what could not be opened and why.
-func (e *OpenError) Error() string { return openErrorText(e) }
-
-// Unwrap returns the cause.
-func (e *OpenError) Unwrap() error { return e.Err }

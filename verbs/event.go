@@ -5,59 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-
-	"github.com/gosoftroce/rocev2/ib"
-)
-
-// Event says what an AsyncEvent tells of. The constants below are the events,
-// with the numbers of ibv_event_type where it has them.
-type Event = ib.Event
-
-// Asynchronous events (IBTA 11.6.3).
-const (
-	// EventCQError: a completion was lost, because the queue was full. Its
-	// queue pair is in ERR.
-	EventCQError Event = ib.EventCQError
-	// EventQPFatal: a queue pair met an error that no completion tells of.
-	// It is in ERR.
-	EventQPFatal Event = ib.EventQPFatal
-	// EventQPRequestError: the peer sent an invalid request. The queue pair
-	// is in ERR.
-	EventQPRequestError Event = ib.EventQPRequestError
-	// EventQPAccessError: the peer violated access rights. The queue pair
-	// is in ERR.
-	EventQPAccessError Event = ib.EventQPAccessError
-	// EventCommEstablished: the first packet came while the queue pair was
-	// in RTR.
-	EventCommEstablished Event = ib.EventCommEstablished
-	// EventSQDrained: a queue pair in SQD has finished what it had begun,
-	// see Attr.EnableSQDNotify.
-	EventSQDrained Event = ib.EventSQDrained
-	// EventDeviceFatal: the device has failed, because something else than
-	// Device.Close has closed its link. Close it; nothing works any more.
-	EventDeviceFatal Event = ib.EventDeviceFatal
-	// EventSRQError: the protection domain of a shared receive queue was
-	// closed, so that no receive of it can be used.
-	EventSRQError Event = ib.EventSRQError
-	// EventSRQLimit: a shared receive queue has fewer receives left than
-	// its limit, see SRQ.SetLimit.
-	EventSRQLimit Event = ib.EventSRQLimit
-	// EventLastWQEReached: a queue pair that is in ERR takes no more from
-	// its SRQ, and what it had taken has completed.
-	EventLastWQEReached Event = ib.EventLastWQEReached
-	// EventPathMTU: packets of a queue pair do not fit the way to its peer
-	// any more, because an MTU there has become smaller. ibverbs has no
-	// such event.
-	EventPathMTU Event = ib.EventPathMTU
-	// EventGIDChange: the address of the device was taken from the host, or
-	// came back. Linux tells; other systems do not.
-	EventGIDChange Event = ib.EventGIDChange
-	// EventPortError: the link fails to receive, or its interface is down.
-	// The device goes on trying.
-	EventPortError Event = ib.EventPortError
-	// EventPortActive: the link receives again, or its interface is up
-	// again.
-	EventPortActive Event = ib.EventPortActive
 )
 
 // AsyncEvent tells of something that happened to an object and that no

@@ -13,47 +13,6 @@ import (
 	"github.com/gosoftroce/rocev2/memreg/mapping"
 )
 
-// Access is a set of rights to memory, combined with |. The constants below are
-// the rights. Reading by the own device needs none. Of the other bits of
-// ibv_access_flags, RELAXED_ORDERING is accepted without effect.
-type Access = ib.Access
-
-// Access rights (IBTA 10.6.3).
-const (
-	// LocalWrite: the device may write: receives, READs, atomics, and all
-	// that the peer writes.
-	LocalWrite Access = ib.LocalWrite
-	// RemoteWrite: the peer may WRITE. It needs LocalWrite.
-	RemoteWrite Access = ib.RemoteWrite
-	// RemoteRead: the peer may READ.
-	RemoteRead Access = ib.RemoteRead
-	// RemoteAtomic: the peer may do atomics. It needs LocalWrite.
-	RemoteAtomic Access = ib.RemoteAtomic
-	// MWBind: memory windows may be bound to the region, see MW.
-	MWBind Access = ib.MWBind
-	// ZeroBasedWindow is for [MW.BindTo] of a window of type 2: its wire
-	// addresses begin at 0. For a region it is the option ZeroBased.
-	ZeroBasedWindow Access = zeroBased
-	// OnDemand: the region costs nothing until it is touched, whatever its
-	// length. Those of MapFile and RegisterMemory never cost more.
-	// AllocMemory takes addresses and no memory with it, so that there may
-	// be more of them than the machine has memory (on Linux).
-	OnDemand Access = ib.OnDemand
-	// FlushGlobal: the peer may ask by OpFlush that what it wrote is
-	// visible to all.
-	FlushGlobal Access = ib.FlushGlobal
-	// FlushPersistent: the peer may ask by OpFlush that what it wrote is on
-	// stable storage. The region must be of MapFile, on a file that is not
-	// in memory itself (tmpfs), with LocalWrite; others are refused.
-	FlushPersistent Access = ib.FlushPersistent
-)
-
-const zeroBased = ib.ZeroBased
-
-// Key is an lkey, for the own requests, or an rkey, for those of a peer: 32
-// bits that name a region. 0 is none.
-type Key = ib.Key
-
 // PD is a protection domain: queue pairs reach only the regions of their own.
 type PD struct {
 	dev  *Device

@@ -28,7 +28,7 @@ import (
 // system refuses to join, or ErrClosed. Linux refuses IPv6 groups on lo.
 func (q *QP) Attach(group netip.Addr) error {
 	if err := q.core.Attach(group); err != nil {
-		return fmt.Errorf("verbs: attach queue pair %v to %v: %w", q.QPN(), group, errorFrom(err))
+		return fmt.Errorf("verbs: attach queue pair %v to %v: %w", q.QPN(), group, err)
 	}
 	return nil
 }
@@ -38,7 +38,7 @@ func (q *QP) Attach(group netip.Addr) error {
 // queue pair is detached all the same.
 func (q *QP) Detach(group netip.Addr) error {
 	if err := q.core.Detach(group); err != nil {
-		return fmt.Errorf("verbs: detach queue pair %v from %v: %w", q.QPN(), group, errorFrom(err))
+		return fmt.Errorf("verbs: detach queue pair %v from %v: %w", q.QPN(), group, err)
 	}
 	return nil
 }

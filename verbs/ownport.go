@@ -13,7 +13,7 @@ import (
 func OpenLease(socket string, cfg Config) (*Device, error) {
 	l, err := lease.OpenAt(socket, lease.Config{Shards: cfg.Shards, UDP: cfg.udpConfig()})
 	if err != nil {
-		return nil, fmt.Errorf("verbs: open a device by %s: %w", socket, errorFrom(err))
+		return nil, fmt.Errorf("verbs: open a device by %s: %w", socket, err)
 	}
 	return openLinks(cfg, l.Links())
 }

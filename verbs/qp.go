@@ -170,7 +170,7 @@ func (pd *PD) CreateQP(c QPConfig) (*QP, error) {
 	}
 	core, err := pd.core.Context().CreateQP(config)
 	if err != nil {
-		return nil, fmt.Errorf("verbs: create a queue pair: %w", errorFrom(err))
+		return nil, fmt.Errorf("verbs: create a queue pair: %w", err)
 	}
 	q := &QP{dev: pd.dev, core: core, psn: pd.dev.core.RandomPSN(), made: madeOf(&c)}
 	core.SetUserData(q)
@@ -197,10 +197,7 @@ func (q *QP) UserData() any { return q.made.userData }
 func (q *QP) State() State { return q.core.State() }
 
 // Query returns the current attributes.
-func (q *QP) Query() Attr {
-	a := q.core.Attr()
-	return attrFrom(&a)
-}
+func (q *QP) Query() Attr { return q.core.Attr() }
 
 // Config returns what the queue pair was made for, with the defaults filled in.
 func (q *QP) Config() QPConfig {
@@ -223,8 +220,8 @@ func (q *QP) Modify(a *Attr, mask AttrMask) error {
 	q.modify.Lock()
 	defer q.modify.Unlock()
 	used := q.core.State() != StateReset
-	if err := q.core.Modify(attrOf(a), mask); err != nil {
-		return fmt.Errorf("verbs: modify QP %v: %w", q.QPN(), errorFrom(err))
+	if err := q.core.Modify(a, mask); err != nil {
+		return fmt.Errorf("verbs: modify QP %v: %w", q.QPN(), err)
 	}
 	if used && mask&AttrState != 0 && a.State == StateReset {
 		q.mu.Lock()
@@ -299,7 +296,7 @@ func (q *QP) peerTakes() uint8 {
 // StatusWRFlushErr. The error is a *PostError, or wraps ErrClosed where no
 // request is at fault. Wrong keys and addresses show in the completion.
 func (q *QP) PostSend(wrs ...SendWR) error {
-	n, err := q.core.PostSend(sendWRsOf(wrs))
+	n, err := q.core.PostSend(wrs)
 	if err != nil && n < len(wrs) {
 		return &PostError{Index: n, ID: wrs[n].ID, Err: err}
 	}
@@ -312,7 +309,7 @@ func (q *QP) PostSend(wrs ...SendWR) error {
 // much longer. A queue pair with an SRQ takes none (ErrShared), and neither
 // does an XRCTarget: post to the SRQ. Otherwise it is as PostSend.
 func (q *QP) PostRecv(wrs ...RecvWR) error {
-	n, err := q.core.PostRecv(recvWRsOf(wrs))
+	n, err := q.core.PostRecv(wrs)
 	if err != nil && n < len(wrs) {
 		return &PostError{Index: n, ID: wrs[n].ID, Err: err}
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/gosoftroce/rocev2/hca"
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/memreg"
 )
 
@@ -27,7 +28,7 @@ func ToPD(pd *PD) Reregistration {
 // ToAccess gives the region other rights (IBV_REREG_MR_CHANGE_ACCESS).
 func ToAccess(access Access) Reregistration {
 	return func(r *reregistration) {
-		r.change = append(r.change, func(o *memreg.Options) { o.Access = access | o.Access&zeroBased })
+		r.change = append(r.change, func(o *memreg.Options) { o.Access = access | o.Access&ib.ZeroBased })
 	}
 }
 
@@ -38,7 +39,7 @@ func ToMemory(buf []byte, opts ...RegOption) Reregistration {
 	return func(r *reregistration) {
 		r.core.Memory, r.data = memreg.Local(buf), buf
 		r.change = append(r.change, func(o *memreg.Options) {
-			*o = memreg.Options{Access: o.Access &^ zeroBased, Invalidatable: o.Invalidatable}
+			*o = memreg.Options{Access: o.Access &^ ib.ZeroBased, Invalidatable: o.Invalidatable}
 			applyOptions(o, opts)
 		})
 	}
@@ -84,7 +85,7 @@ func (mr *MR) Reregister(changes ...Reregistration) error {
 // is as that of RegisterMemory.
 func (mr *MR) Share(pd *PD, access Access, opts ...RegOption) (*MR, error) {
 	o := mr.region().Options()
-	o.Access, o.Invalidatable = access|o.Access&zeroBased, false
+	o.Access, o.Invalidatable = access|o.Access&ib.ZeroBased, false
 	applyOptions(&o, opts)
 	core, err := mr.core.Share(pd.core, o)
 	if err != nil {

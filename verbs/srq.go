@@ -83,7 +83,7 @@ func (pd *PD) CreateSRQ(c SRQConfig) (*SRQ, error) {
 	}
 	core, err := pd.core.CreateSRQ(config)
 	if err != nil {
-		return nil, fmt.Errorf("verbs: create a shared receive queue: %w", errorFrom(err))
+		return nil, fmt.Errorf("verbs: create a shared receive queue: %w", err)
 	}
 	s := &SRQ{dev: pd.dev, core: core, made: c, handle: pd.dev.srqs.Add(1)}
 	core.SetUserData(s)
@@ -109,7 +109,7 @@ func (s *SRQ) UserData() any { return s.made.UserData }
 // reused at once. The error is a *PostError, or wraps ErrClosed where no
 // request is at fault.
 func (s *SRQ) PostRecv(wrs ...RecvWR) error {
-	n, err := s.core.PostRecv(recvWRsOf(wrs))
+	n, err := s.core.PostRecv(wrs)
 	if err != nil && n < len(wrs) && !errors.Is(err, ErrClosed) {
 		return &PostError{Index: n, ID: wrs[n].ID, Err: err}
 	}
@@ -138,7 +138,7 @@ func (s *SRQ) Modify(a SRQAttr, mask SRQAttrMask) error {
 		limit = &a.Limit
 	}
 	if err := s.core.Modify(maxWR, limit); err != nil {
-		return fmt.Errorf("verbs: modify a shared receive queue: %w", errorFrom(err))
+		return fmt.Errorf("verbs: modify a shared receive queue: %w", err)
 	}
 	return nil
 }

@@ -127,7 +127,7 @@ func (r *rig) connect(q *qp.QP, i int) error {
 			DestQPN: rocev2.QPN(rigQPN + 1 - i), RQPSN: rigPSN, MaxDestRdAtomic: 16, MinRNRTimer: 1},
 			ib.AttrState | ib.AttrAV | ib.AttrPathMTU | ib.AttrDestQPN | ib.AttrRQPSN | ib.AttrMaxDestRdAtomic | ib.AttrMinRNRTimer},
 		{ib.Attr{State: ib.StateRTS, SQPSN: rigPSN, Timeout: 14, RetryCount: 7, RNRRetry: 7, MaxRdAtomic: 16},
-			ib.AttrState | ib.AttrSQPSN | ib.AttrTimeout | ib.AttrRetryCount | ib.AttrRNRRetry | ib.AttrMaxQPRdAtomic},
+			ib.AttrState | ib.AttrSQPSN | ib.AttrTimeout | ib.AttrRetryCount | ib.AttrRNRRetry | ib.AttrMaxRdAtomic},
 	} {
 		if err := q.Modify(&s.attr, s.mask); err != nil {
 			return err

@@ -140,7 +140,7 @@ func (q *QP) ready(c *Connection, psn, peerPSN rocev2.PSN) error {
 			AV: ib.AddressVector{DGID: addrOf(q.peer.h.number), TrafficClass: c.TrafficClass, SrcPort: port, Native: !c.Foreign}},
 			ib.AttrState | ib.AttrAV | ib.AttrPathMTU | ib.AttrDestQPN | ib.AttrRQPSN | ib.AttrMaxDestRdAtomic | ib.AttrMinRNRTimer},
 		{ib.Attr{State: ib.StateRTS, Timeout: c.Timeout, RetryCount: uint8(c.Retries), RNRRetry: 7, SQPSN: psn, MaxRdAtomic: uint8(c.RdAtomic)},
-			ib.AttrState | ib.AttrTimeout | ib.AttrRetryCount | ib.AttrRNRRetry | ib.AttrSQPSN | ib.AttrMaxQPRdAtomic},
+			ib.AttrState | ib.AttrTimeout | ib.AttrRetryCount | ib.AttrRNRRetry | ib.AttrSQPSN | ib.AttrMaxRdAtomic},
 	}
 	for i := range steps {
 		if err := q.h.e.Modify(q.q, &steps[i].a, steps[i].mask); err != nil {

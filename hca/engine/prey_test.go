@@ -358,7 +358,7 @@ func (p *prey) connectTo(q *QP, typ ib.QPType, av ib.AddressVector, state ib.Sta
 		rtr |= ib.AttrMaxDestRdAtomic | ib.AttrMinRNRTimer
 	}
 	if typ == ib.RC || typ == ib.XRCInitiator {
-		rts |= ib.AttrRetryCount | ib.AttrRNRRetry | ib.AttrMaxQPRdAtomic
+		rts |= ib.AttrRetryCount | ib.AttrRNRRetry | ib.AttrMaxRdAtomic
 	}
 	if typ == ib.RC || typ.Service() == rocev2.ServiceXRC {
 		rts |= ib.AttrTimeout

@@ -177,7 +177,7 @@ func (h *host) connect(q *QP, av ib.AddressVector, qpn rocev2.QPN) {
 		retries = 0
 	}
 	h.modify(q, ib.Attr{State: ib.StateRTS, Timeout: timeout, RetryCount: retries, RNRRetry: 7, SQPSN: h.psn, MaxRdAtomic: 16},
-		ib.AttrState|ib.AttrTimeout|ib.AttrRetryCount|ib.AttrRNRRetry|ib.AttrSQPSN|ib.AttrMaxQPRdAtomic)
+		ib.AttrState|ib.AttrTimeout|ib.AttrRetryCount|ib.AttrRNRRetry|ib.AttrSQPSN|ib.AttrMaxRdAtomic)
 }
 
 // connectPair makes a queue pair on each of a and b and connects them.

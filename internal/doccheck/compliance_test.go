@@ -165,7 +165,7 @@ func exported(t *testing.T, dir string) map[string]bool {
 		if err != nil {
 			t.Fatal(err)
 		}
-		f, err := parser.ParseFile(token.NewFileSet(), name, text, parser.SkipObjectResolution)
+		f, err := parser.ParseFile(token.NewFileSet(), name, text, parser.SkipObjectResolution|parser.ParseComments)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -195,6 +195,7 @@ func exportedOf(d ast.Decl, names map[string]bool) {
 			switch s := s.(type) {
 			case *ast.TypeSpec:
 				names[s.Name.Name] = true
+				exportedOfCode(d.Doc.Text(), names)
 				if fields, ok := s.Type.(*ast.StructType); ok {
 					for _, f := range fields.Fields.List {
 						for _, n := range f.Names {
@@ -208,6 +209,24 @@ func exportedOf(d ast.Decl, names map[string]bool) {
 				}
 			}
 		}
+	}
+}
+
+// exportedOfCode adds what the code in the documentation of a type declares:
+// that of an alias shows the fields and methods of what it stands for.
+func exportedOfCode(doc string, names map[string]bool) {
+	var code strings.Builder
+	for line := range strings.Lines(doc) {
+		if strings.HasPrefix(line, "\t") {
+			code.WriteString(line)
+		}
+	}
+	f, err := parser.ParseFile(token.NewFileSet(), "", "package x\n"+code.String(), parser.SkipObjectResolution)
+	if err != nil || code.Len() == 0 {
+		return // code of another kind
+	}
+	for _, d := range f.Decls {
+		exportedOf(d, names)
 	}
 }
 

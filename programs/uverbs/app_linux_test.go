@@ -400,7 +400,7 @@ func (q *appQP) steps(peer *appQP) []abi.ModifyQPReq {
 	}
 	if q.typ == ib.RC {
 		masks[1] |= ib.AttrMaxDestRdAtomic | ib.AttrMinRNRTimer
-		masks[2] |= ib.AttrTimeout | ib.AttrRetryCount | ib.AttrRNRRetry | ib.AttrMaxQPRdAtomic
+		masks[2] |= ib.AttrTimeout | ib.AttrRetryCount | ib.AttrRNRRetry | ib.AttrMaxRdAtomic
 	}
 	for i, mask := range masks {
 		list[i].QPValues, list[i].AttrMask, list[i].QpHandle = values[i], uint32(mask), q.QpHandle

@@ -128,7 +128,7 @@ func TestRepairEndsAtRead(t *testing.T) {
 	e := newEnd(t, cc.NewWindow(cc.Config{}))
 	e.c.Pool = queue.NewPool(64)
 	e.c.Attr.MaxRdAtomic = 4
-	e.r.Configure(ib.AttrMaxQPRdAtomic)
+	e.r.Configure(ib.AttrMaxRdAtomic)
 	const answers = 60
 	e.write(8)
 	if err := e.r.Post(&ib.SendWR{Opcode: ib.OpRead, SGList: []ib.SGE{e.mr.SGE(0, answers*256)}, Signaled: true}); err != nil {

@@ -56,15 +56,17 @@ const MaxSourcePorts = 64
 // each, with a receive buffer of up to 4 MiB.
 const MaxGroups = 1024
 
-// OpenError says why a link or a source port could not be opened, or a group
-// not be joined. It unwraps to the cause.
+// OpenError says why the socket of a device, or a source port of a queue pair,
+// could not be opened, or a group not be joined. errors.Is tells the system's
+// error, syscall.EADDRINUSE for example.
 type OpenError struct {
-	Addr netip.AddrPort
-	Op   string // what failed: "check address", "bind" …
-	Err  error  // the cause, mostly the system's error
-	Hint string // what is in the way and what to do, may be empty
+	Addr netip.AddrPort // what was to be opened
+	Op   string         // what failed: "check address", "bind" …
+	Err  error          // the cause, mostly the system's error
+	Hint string         // which process has it, or what to do; may be empty
 }
 
+// Error says what could not be opened and why.
 func (e *OpenError) Error() string {
 	s := fmt.Sprintf("udp: open %v: %s: %v", e.Addr, e.Op, e.Err)
 	if e.Hint != "" {
