@@ -4,5 +4,6 @@
 // nowhere else, with the numbers of libibverbs where it has them.
 //
 // The package has values only: it holds no state and does nothing. Programs use
-// package verbs, which has what they need of it.
+// package verbs, which has what they need of it under the same names. Its
+// documentation of them is generated from that here: go generate ./verbs.
 package ib

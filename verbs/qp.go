@@ -140,15 +140,22 @@ func madeOf(c *QPConfig) made {
 	}
 }
 
+// errDeviceFailed is the error of what cannot work on a device without a link.
+var errDeviceFailed = fmt.Errorf("the device has failed, because its link or the owner of its port has ended (EventDeviceFatal): close it, and open it anew: %w", ErrClosed)
+
 // CreateQP makes a queue pair in state RESET. The error wraps ErrClosed or
 // ErrOtherDevice, and says which object it is; or ErrNoResources; or a
-// *RangeError, for a size that the device does not offer.
+// *RangeError, for a size that the device does not offer. It wraps ErrClosed
+// also for a device that has failed.
 func (pd *PD) CreateQP(c QPConfig) (*QP, error) {
 	if err := c.check(); err != nil {
 		return nil, fmt.Errorf("verbs: create a queue pair: %w", err)
 	}
 	if pd.core.Closed() {
 		return nil, fmt.Errorf("verbs: create a queue pair: its protection domain: %w", ErrClosed)
+	}
+	if pd.dev.core.Failed() {
+		return nil, fmt.Errorf("verbs: create a queue pair: %w", errDeviceFailed)
 	}
 	c.fill()
 	config := qp.Config{
