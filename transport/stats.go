@@ -3,83 +3,43 @@ package transport
 import (
 	"sync/atomic"
 
+	"github.com/gosoftroce/rocev2/internal/counters"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
-// LinkStats are the counters of a link. Bytes count BTH to ICRC.
+// LinkStats are the counters of a link. Bytes count BTH to ICRC. Each field has
+// the name that Each gives it, and what it counts, as tags.
 type LinkStats struct {
-	TxPackets uint64 // packets handed to the network
-	TxBytes   uint64
-	TxBuffers uint64 // buffers they left in: packets or segmentation runs
-	TxErrors  uint64 // packets that could not be sent
-	TxWaits   uint64 // times Send had to wait for room
-
-	RxPackets     uint64 // packets delivered, bad ones included
-	RxBytes       uint64
-	RxBuffers     uint64 // buffers they came in: datagrams or coalesced runs
-	RxBadICRC     uint64 // of these, wrong ICRC
-	RxWeakICRC    uint64 // of these, accepted with a 16-bit check
-	RxMalformed   uint64 // datagrams dropped: too short for a packet, too long, or fragmented on the way
-	RxOverflow    uint64 // datagrams lost because the receive buffer was full
-	SocketErrors  uint64 // pending socket errors (ICMP) swallowed
-	OffloadFaults uint64 // times the device refused segmentation offload
-
-	TxShm uint64 // of TxPackets, through memory shared with a process of this host
-	RxShm uint64 // of RxPackets
-
-	// Of a link that has a part of a port, see Leased: packets that came to
-	// another part, because the kernel has coalesced them after its own.
-	TxStrays      uint64 // for other parts, that were handed over
-	RxStrays      uint64 // of RxPackets, handed over by another part
-	StraysDropped uint64 // for other parts, that were dropped
+	TxPackets     uint64 `name:"tx_packets" help:"packets handed to the network"`
+	TxBytes       uint64 `name:"tx_bytes" help:"bytes handed to the network"`
+	TxBuffers     uint64 `name:"tx_buffers" help:"buffers that packets left in: single ones or segmentation runs"`
+	TxErrors      uint64 `name:"tx_errors" help:"packets that could not be sent"`
+	TxWaits       uint64 `name:"tx_waits" help:"times that sending had to wait for room"`
+	RxPackets     uint64 `name:"rx_packets" help:"packets received, bad ones included"`
+	RxBytes       uint64 `name:"rx_bytes" help:"bytes received"`
+	RxBuffers     uint64 `name:"rx_buffers" help:"buffers that packets came in: datagrams or coalesced runs"`
+	RxBadICRC     uint64 `name:"rx_bad_icrc" help:"packets received with a wrong ICRC"`
+	RxWeakICRC    uint64 `name:"rx_weak_icrc" help:"packets received and accepted with a 16-bit check of the ICRC"`
+	RxMalformed   uint64 `name:"rx_malformed" help:"datagrams dropped: too short, too long, or fragmented"`
+	RxOverflow    uint64 `name:"rx_overflow" help:"datagrams lost because the receive buffer was full"`
+	SocketErrors  uint64 `name:"socket_errors" help:"pending socket errors (ICMP) that were ignored"`
+	OffloadFaults uint64 `name:"offload_faults" help:"times that the device refused segmentation offload"`
+	TxShm         uint64 `name:"tx_shm" help:"packets sent through memory shared with another process of this host, see Config.SharedMemory"`
+	RxShm         uint64 `name:"rx_shm" help:"packets received through memory shared with another process of this host"`
+	TxStrays      uint64 `name:"tx_strays" help:"packets that the kernel coalesced after those of this process and are for another process of the port, handed over"`
+	RxStrays      uint64 `name:"rx_strays" help:"packets received that another process of the port has handed over"`
+	StraysDropped uint64 `name:"strays_dropped" help:"packets for another process of the port that were dropped"`
 }
 
-// linkStat is one counter of LinkStats.
-type linkStat struct {
-	name  string
-	value *uint64
-}
+// Each calls f for every counter with its name, such as "tx_packets", in fixed
+// order.
+func (s *LinkStats) Each(f func(name string, value uint64)) { counters.Each(s, f) }
 
-// all lists the counters in the order of the struct. Everything that goes
-// through all of them uses it.
-func (s *LinkStats) all() [19]linkStat {
-	return [...]linkStat{
-		{"tx_packets", &s.TxPackets},
-		{"tx_bytes", &s.TxBytes},
-		{"tx_buffers", &s.TxBuffers},
-		{"tx_errors", &s.TxErrors},
-		{"tx_waits", &s.TxWaits},
-		{"rx_packets", &s.RxPackets},
-		{"rx_bytes", &s.RxBytes},
-		{"rx_buffers", &s.RxBuffers},
-		{"rx_bad_icrc", &s.RxBadICRC},
-		{"rx_weak_icrc", &s.RxWeakICRC},
-		{"rx_malformed", &s.RxMalformed},
-		{"rx_overflow", &s.RxOverflow},
-		{"socket_errors", &s.SocketErrors},
-		{"offload_faults", &s.OffloadFaults},
-		{"tx_shm", &s.TxShm},
-		{"rx_shm", &s.RxShm},
-		{"tx_strays", &s.TxStrays},
-		{"rx_strays", &s.RxStrays},
-		{"strays_dropped", &s.StraysDropped},
-	}
-}
-
-// Each calls f for every counter with its name, in fixed order.
-func (s *LinkStats) Each(f func(name string, value uint64)) {
-	for _, c := range s.all() {
-		f(c.name, *c.value)
-	}
-}
+// Help returns what the counter of a name of Each counts.
+func (s *LinkStats) Help(name string) string { return counters.Help(s, name) }
 
 // Add adds the counters of o, as a device with several links does.
-func (s *LinkStats) Add(o *LinkStats) {
-	from := o.all()
-	for i, c := range s.all() {
-		*c.value += *from[i].value
-	}
-}
+func (s *LinkStats) Add(o *LinkStats) { counters.Add(s, o) }
 
 // LinkCounters are LinkStats as a link counts them, while others read. Links
 // add once per system call, not once per packet.

@@ -5,7 +5,6 @@ import (
 
 	"github.com/gosoftroce/rocev2/hca"
 	"github.com/gosoftroce/rocev2/qp"
-	"github.com/gosoftroce/rocev2/transport"
 	"github.com/gosoftroce/rocev2/transport/udp"
 )
 
@@ -38,7 +37,7 @@ func (c *Config) udpConfig() udp.Config {
 
 func statsFrom(s hca.Stats) Stats {
 	return Stats{
-		Link:          LinkStats(s.Link),
+		Link:          s.Link,
 		Drops:         s.Drops,
 		LoopPackets:   s.LoopPackets,
 		LoopBytes:     s.LoopBytes,
@@ -47,12 +46,6 @@ func statsFrom(s hca.Stats) Stats {
 		MRs:           s.MRs,
 		EventsDropped: s.Events,
 	}
-}
-
-// Each calls f for every counter with its name, such as "tx_packets", in fixed
-// order.
-func (s *LinkStats) Each(f func(name string, value uint64)) {
-	(*transport.LinkStats)(s).Each(f)
 }
 
 // qpStatsFrom returns s as programs see it. Both list their counters in the

@@ -1,8 +1,9 @@
 package verbs
 
 import (
-	"reflect"
 	"strings"
+
+	"github.com/gosoftroce/rocev2/internal/counters"
 )
 
 // Stats is a snapshot of a device's counters since it was opened.
@@ -29,30 +30,6 @@ type Stats struct {
 	QPs           int    // open queue pairs
 	MRs           int    // open memory regions
 	EventsDropped uint64 // asynchronous events dropped because they were not read
-}
-
-// LinkStats are the counters of a link. Bytes count BTH to ICRC. Each field has
-// the name that Each gives it, and what it counts, as tags.
-type LinkStats struct {
-	TxPackets     uint64 `name:"tx_packets" help:"packets handed to the network"`
-	TxBytes       uint64 `name:"tx_bytes" help:"bytes handed to the network"`
-	TxBuffers     uint64 `name:"tx_buffers" help:"buffers that packets left in: single ones or segmentation runs"`
-	TxErrors      uint64 `name:"tx_errors" help:"packets that could not be sent"`
-	TxWaits       uint64 `name:"tx_waits" help:"times that sending had to wait for room"`
-	RxPackets     uint64 `name:"rx_packets" help:"packets received, bad ones included"`
-	RxBytes       uint64 `name:"rx_bytes" help:"bytes received"`
-	RxBuffers     uint64 `name:"rx_buffers" help:"buffers that packets came in: datagrams or coalesced runs"`
-	RxBadICRC     uint64 `name:"rx_bad_icrc" help:"packets received with a wrong ICRC"`
-	RxWeakICRC    uint64 `name:"rx_weak_icrc" help:"packets received and accepted with a 16-bit check of the ICRC"`
-	RxMalformed   uint64 `name:"rx_malformed" help:"datagrams dropped: too short, too long, or fragmented"`
-	RxOverflow    uint64 `name:"rx_overflow" help:"datagrams lost because the receive buffer was full"`
-	SocketErrors  uint64 `name:"socket_errors" help:"pending socket errors (ICMP) that were ignored"`
-	OffloadFaults uint64 `name:"offload_faults" help:"times that the device refused segmentation offload"`
-	TxShm         uint64 `name:"tx_shm" help:"packets sent through memory shared with another process of this host, see Config.SharedMemory"`
-	RxShm         uint64 `name:"rx_shm" help:"packets received through memory shared with another process of this host"`
-	TxStrays      uint64 `name:"tx_strays" help:"packets that the kernel coalesced after those of this process and are for another process of the port, handed over"`
-	RxStrays      uint64 `name:"rx_strays" help:"packets received that another process of the port has handed over"`
-	StraysDropped uint64 `name:"strays_dropped" help:"packets for another process of the port that were dropped"`
 }
 
 // QPStats is a snapshot of the counters of a queue pair since it was made, or
@@ -134,47 +111,22 @@ type QPDrops struct {
 // Each calls f for every counter with its name, such as "tx_packets", in fixed
 // order. Those of Drops follow, as "drop_" and the reason.
 func (s *QPStats) Each(f func(name string, value uint64)) {
-	eachCounter(s, f)
-	eachCounter(&s.Drops, func(name string, value uint64) { f("drop_"+name, value) })
+	counters.Each(s, f)
+	counters.Each(&s.Drops, func(name string, value uint64) { f("drop_"+name, value) })
 }
 
 // Help returns what the counter of a name of Each counts.
 func (s *QPStats) Help(name string) string {
 	if reason, ok := strings.CutPrefix(name, "drop_"); ok {
-		return helpOf(&s.Drops, reason)
+		return counters.Help(&s.Drops, reason)
 	}
-	return helpOf(s, name)
+	return counters.Help(s, name)
 }
-
-// Help returns what the counter of a name of Each counts.
-func (s *LinkStats) Help(name string) string { return helpOf(s, name) }
 
 // Total returns how many packets were dropped, for any reason.
 func (d *QPDrops) Total() (n uint64) {
-	eachCounter(d, func(_ string, value uint64) { n += value })
+	counters.Each(d, func(_ string, value uint64) { n += value })
 	return n
-}
-
-// eachCounter calls f for the fields of a struct of counters. Their names are
-// in their tags, as in those of LinkStats.
-func eachCounter[T any](s *T, f func(name string, value uint64)) {
-	v := reflect.ValueOf(s).Elem()
-	for i := range v.NumField() {
-		if name := v.Type().Field(i).Tag.Get("name"); name != "" {
-			f(name, v.Field(i).Uint())
-		}
-	}
-}
-
-// helpOf returns the help of the field with a name.
-func helpOf[T any](s *T, name string) string {
-	t := reflect.TypeFor[T]()
-	for i := range t.NumField() {
-		if tag := t.Field(i).Tag; tag.Get("name") == name {
-			return tag.Get("help")
-		}
-	}
-	return ""
 }
 
 // Stats returns the device's counters since it was opened.

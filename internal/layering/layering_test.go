@@ -47,7 +47,7 @@ var layers = map[string][]string{
 	"qp":           {"rocev2/clock", "rocev2", "ib", "memreg", "qp/queue", "qp/cc", "qp/trace", "qp/conn", "qp/requester", "qp/responder", "qp/datagram"},
 	"qp/qptest":    {"rocev2/clock", "rocev2", "ib", "memreg", "qp", "qp/queue", "qp/cc"},
 
-	"transport":       {"rocev2"},
+	"transport":       {"rocev2", "internal/counters"},
 	"transport/udp":   {"rocev2", "transport", "internal/procfs", "internal/sockfilter", "internal/dontfrag", "internal/ifaddrs"},
 	"transport/shm":   {"rocev2", "transport", "internal/procfs", "internal/userdir"},
 	"transport/lease": {"rocev2", "transport", "transport/udp", "internal/userdir", "internal/procfs"},
@@ -76,7 +76,7 @@ var layers = map[string][]string{
 	"hca/wake":   {"rocev2/clock"},
 	"hca":        {"rocev2/clock", "hca/wake", "hca/task", "internal/heap", "rocev2", "ib", "memreg", "qp", "hca/engine", "transport", "transport/udp", "fabric", "internal/ifaddrs"},
 
-	"verbs": {"hca/task", "rocev2", "ib", "memreg", "memreg/mapping", "qp", "qp/cc", "qp/trace", "transport", "transport/udp", "transport/shm", "transport/lease", "transport/owner", "hca"},
+	"verbs": {"internal/counters", "hca/task", "rocev2", "ib", "memreg", "memreg/mapping", "qp", "qp/cc", "qp/trace", "transport", "transport/udp", "transport/shm", "transport/lease", "transport/owner", "hca"},
 
 	// Faces beside verbs may import hca, too: verbs.HCA has the adapter
 	// below a device.
@@ -142,7 +142,7 @@ var layers = map[string][]string{
 
 // pure packages hold no goroutine, lock, clock, socket or log: time and
 // randomness are parameters.
-var pure = []string{"rocev2/clock", "internal/heap", "internal/tomllines", "rocev2", "rocev2/layers", "rocev2/mad", "observe/dissect", "ib", "memreg", "transport", "hca/engine", "hca/wake",
+var pure = []string{"rocev2/clock", "internal/heap", "internal/counters", "internal/tomllines", "rocev2", "rocev2/layers", "rocev2/mad", "observe/dissect", "ib", "memreg", "transport", "hca/engine", "hca/wake",
 	"qp", "qp/queue", "qp/cc", "qp/trace", "qp/conn", "qp/requester", "qp/responder", "qp/datagram",
 	"fabric/event", "fabric/network", "fabric/adapter", "fabric/topology", "fabric/traffic",
 	"rdma/cm/agent", "transport/owner/relay", "rdma/rdmanet/rsocket", "programs/uverbs/abi", "programs/uverbs/ring", "programs/ucma/abi"}

@@ -68,6 +68,9 @@ var files = []file{
 		{pkg: "hca", name: "RangeError", methods: "Error"},
 		{pkg: "transport/udp", name: "OpenError", methods: "Error Unwrap"},
 	}},
+	{"counters", []value{
+		{pkg: "transport", name: "LinkStats", methods: "Each Help"},
+	}},
 }
 
 // renamed are the constants that have another name in package verbs, where
