@@ -70,8 +70,8 @@ const (
 	NumOpcodes // what arrays by Opcode have room for
 )
 
-// OpcodeFlags say what an operation is. Code asks for them; it never compares
-// the numbers of operations.
+// OpcodeFlags say what an operation is. Code asks for them. It compares an
+// operation itself only for what is of that one alone.
 type OpcodeFlags uint16
 
 // The flags of operations.

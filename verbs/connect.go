@@ -149,7 +149,7 @@ func (q *QP) Connect(ctx context.Context, peer Endpoint, opts ...ConnectOption) 
 			Detail: "it has no peer; use Activate, and address handles",
 		})
 	}
-	if err := q.begin("connect", ", and exchange Endpoints anew", opts); err != nil {
+	if err := q.toInit("connect", ", and exchange Endpoints anew", opts); err != nil {
 		return err
 	}
 	if err := q.ReadyToReceive(peer, opts...); err != nil {
@@ -158,8 +158,8 @@ func (q *QP) Connect(ctx context.Context, peer Endpoint, opts ...ConnectOption) 
 	return q.ReadyToSend(opts...)
 }
 
-// begin takes the queue pair to INIT, or refuses.
-func (q *QP) begin(doing, next string, opts []ConnectOption) error {
+// toInit takes the queue pair to INIT, or refuses.
+func (q *QP) toInit(doing, next string, opts []ConnectOption) error {
 	switch s := q.State(); s {
 	case StateReset:
 		return q.Init(opts...)
@@ -188,7 +188,7 @@ func (q *QP) Activate(qkey uint32, opts ...ConnectOption) error {
 			Detail: "it is connected with a peer; use Connect",
 		})
 	}
-	if err := q.begin("activate", "; to have another Q_Key alone, Modify with AttrQKey", opts); err != nil {
+	if err := q.toInit("activate", "; to have another Q_Key alone, Modify with AttrQKey", opts); err != nil {
 		return err
 	}
 	if err := q.Modify(&Attr{State: StateRTR, QKey: qkey}, AttrState|AttrQKey); err != nil {
@@ -220,7 +220,7 @@ func (q *QP) ReadyToReceive(peer Endpoint, opts ...ConnectOption) error {
 			return err
 		}
 	}
-	q.noteTakes(peer.MaxDestRdAtomic)
+	q.setPeerRdAtomic(peer.MaxDestRdAtomic)
 	if peer.QPN == 0 && peer.Addr.IsValid() { // Modify refuses the address
 		return q.badPeer(AttrDestQPN, "its QPN is 0, so it was not filled in")
 	}
@@ -235,7 +235,7 @@ func (q *QP) ReadyToReceive(peer Endpoint, opts ...ConnectOption) error {
 		PathMTU:         c.PathMTU,
 		DestQPN:         peer.QPN,
 		RQPSN:           peer.PSN,
-		MaxDestRdAtomic: c.MaxDestRdAtomic.or(takesFrom(peer)),
+		MaxDestRdAtomic: c.MaxDestRdAtomic.or(maxDestRdAtomic(peer)),
 		MinRNRTimer:     c.MinRNRTimer.or(defaultMinRNRTimer),
 	}, mask)
 }
@@ -260,10 +260,10 @@ func (q *QP) badPeer(attr AttrMask, why string) error {
 	})
 }
 
-// takesFrom returns how many READs and atomics this side takes at once from a
-// peer. One whose Endpoint says nothing of them does not know of the number in
-// this side's.
-func takesFrom(peer Endpoint) uint8 {
+// maxDestRdAtomic returns how many READs and atomics this side takes at once
+// from a peer. One whose Endpoint says nothing of them does not know of the
+// number in this side's.
+func maxDestRdAtomic(peer Endpoint) uint8 {
 	if peer.MaxDestRdAtomic == 0 {
 		return defaultRdAtomic
 	}
@@ -286,7 +286,7 @@ func (q *QP) ReadyToSend(opts ...ConnectOption) error {
 		Timeout:     c.Timeout,
 		RetryCount:  c.RetryCount.or(defaultRetryCount),
 		RNRRetry:    c.RNRRetry.or(defaultRNRRetry),
-		MaxRdAtomic: c.MaxRdAtomic.or(q.peerTakes()),
+		MaxRdAtomic: c.MaxRdAtomic.or(q.maxRdAtomic()),
 	}, mask)
 }
 

@@ -102,7 +102,7 @@ func (d *Device) CreateCQ(n int, opts ...CQOption) (*CQ, error) {
 	for _, f := range opts {
 		f(&c)
 	}
-	core, err := d.home.CreateCQ(n, c.channel, c.options...)
+	core, err := d.context.CreateCQ(n, c.channel, c.options...)
 	if err != nil {
 		return nil, fmt.Errorf("verbs: create a completion queue: %w", err)
 	}
@@ -129,7 +129,7 @@ func (d *Device) CreateCompChannel(opts ...ChannelOption) (*CompChannel, error) 
 	for _, o := range opts {
 		o(&c)
 	}
-	core, err := d.home.CreateCompChannel(c.aside)
+	core, err := d.context.CreateCompChannel(c.aside)
 	if err != nil {
 		return nil, fmt.Errorf("verbs: create a completion channel: %w", err)
 	}

@@ -23,8 +23,8 @@ const UDPPort = rocev2.UDPPort
 
 // Device is an RDMA device on one local address.
 type Device struct {
-	core *hca.Device
-	home *hca.Context
+	core    *hca.Device
+	context *hca.Context
 
 	port      *owner.Owner // nil: the device does not own it
 	closePort task.Once
@@ -120,11 +120,11 @@ func open(cfg Config, links ...Link) (*Device, error) {
 		config.Trace = trace.write
 	}
 	core := hca.New(config, links...)
-	home, err := core.NewContext()
+	ctx, err := core.NewContext()
 	if err != nil {
 		return nil, fmt.Errorf("verbs: open device on %v: %w", core.Addr(), err)
 	}
-	return &Device{core: core, home: home, window: config.Window, trace: trace}, nil
+	return &Device{core: core, context: ctx, window: config.Window, trace: trace}, nil
 }
 
 // HCA returns the adapter below a device, for a face of the engine beside this

@@ -46,7 +46,7 @@ func (e AsyncEvent) String() string {
 //
 // The error wraps ErrClosed when the device is closed, or is that of ctx.
 func (d *Device) AsyncEvent(ctx context.Context) (AsyncEvent, error) {
-	e, err := d.home.AsyncEvent(ctx)
+	e, err := d.context.AsyncEvent(ctx)
 	if err != nil {
 		return AsyncEvent{}, fmt.Errorf("verbs: wait for an event of device %v: %w", d.Addr(), err)
 	}

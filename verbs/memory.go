@@ -22,7 +22,7 @@ type PD struct {
 // AllocPD makes a protection domain. The error wraps ErrClosed or
 // ErrNoResources.
 func (d *Device) AllocPD() (*PD, error) {
-	core, err := d.home.AllocPD()
+	core, err := d.context.AllocPD()
 	if err != nil {
 		return nil, fmt.Errorf("verbs: allocate a protection domain: %w", err)
 	}

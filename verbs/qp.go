@@ -112,9 +112,9 @@ type QP struct {
 
 	modify sync.Mutex // held by Modify, which may wait for the link
 
-	mu    sync.Mutex
-	psn   PSN   // the first to send, until the next RESET; guarded by mu
-	takes uint8 // Endpoint.MaxDestRdAtomic of the peer, 0: not known; guarded by mu
+	mu           sync.Mutex
+	psn          PSN   // the first to send, until the next RESET; guarded by mu
+	peerRdAtomic uint8 // Endpoint.MaxDestRdAtomic of the peer, 0: not known; guarded by mu
 }
 
 // made is the QPConfig of a queue pair, in a smaller form: there may be tens of
@@ -276,22 +276,22 @@ func (q *QP) startPSN() PSN {
 	return q.psn
 }
 
-// noteTakes records the Endpoint.MaxDestRdAtomic of the peer.
-func (q *QP) noteTakes(n uint8) {
+// setPeerRdAtomic records the Endpoint.MaxDestRdAtomic of the peer.
+func (q *QP) setPeerRdAtomic(n uint8) {
 	q.mu.Lock()
-	q.takes = n
+	q.peerRdAtomic = n
 	q.mu.Unlock()
 }
 
-// peerTakes returns how many READs and atomics the peer takes at once, as far
+// maxRdAtomic returns how many READs and atomics the peer takes at once, as far
 // as its Endpoint says.
-func (q *QP) peerTakes() uint8 {
+func (q *QP) maxRdAtomic() uint8 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.takes == 0 {
+	if q.peerRdAtomic == 0 {
 		return defaultRdAtomic
 	}
-	return min(q.takes, ib.MaxRdAtomic)
+	return min(q.peerRdAtomic, ib.MaxRdAtomic)
 }
 
 // PostSend posts requests to the send queue in order and starts sending them.

@@ -27,7 +27,7 @@ type XRCD struct {
 
 // OpenXRCD makes an XRC domain. The error wraps ErrClosed or ErrNoResources.
 func (d *Device) OpenXRCD() (*XRCD, error) {
-	core, err := d.home.OpenXRCD()
+	core, err := d.context.OpenXRCD()
 	if err != nil {
 		return nil, fmt.Errorf("verbs: open an XRC domain: %w", err)
 	}
