@@ -147,7 +147,6 @@ func columns(line string) int {
 var over = map[string]int{
 	"bench/internal/grid.builder":          48,
 	"rdma/cm.ID":                           54,
-	"rdma/cm/agent.Agent":                  96,
 	"e2e/attack.Trial":                     63,
 	"e2e/attack/leases.trial":              44,
 	"programs/interop/perftest.answerer":   71,

@@ -34,8 +34,8 @@ func (a *Agent) Connect(now clock.Time, r *ConnectRequest) (ID, error) {
 	case m.Primary.AckTimeout&31 == 0:
 		return 0, errAckTimeout
 	}
-	c := a.add(&r.Path, StateREQSent)
-	c.transaction = a.transaction | uint64(c.local)
+	c := a.table.add(&r.Path, StateREQSent)
+	c.transaction = a.life.transaction | uint64(c.local)
 	c.localQPN = m.LocalQPN
 	or(&m.PKey, rocev2.DefaultPKey)
 	or(&m.RemoteResponseTimeout, defaultResponse)
@@ -54,9 +54,9 @@ func (a *Agent) Connect(now clock.Time, r *ConnectRequest) (ID, error) {
 	or(&longest, mad.Timeout(m.RemoteResponseTimeout)+lifetimes)
 	first := r.FirstTimeout
 	or(&first, a.cfg.FirstTimeout)
-	a.keep(c, &m)
+	a.out.keep(c, &m)
 	c.setPatience(r.Patience)
-	a.timers.pace(now, c, first, longest, m.MaxRetries)
+	a.life.timers.pace(now, c, first, longest, m.MaxRetries)
 	return ID(c.local), nil
 }
 
@@ -72,14 +72,14 @@ func (a *Agent) receiveREP(now clock.Time, path *Path, b []byte) {
 		a.stats.Malformed++
 		return
 	}
-	c := a.conns[m.RemoteID]
+	c := a.table.conns[m.RemoteID]
 	if c == nil {
 		// The peer waits for an RTU that will not come.
 		a.stats.Unexpected++
-		a.refuse(path, m.TransactionID, m.RemoteID, m.LocalID, mad.StageREP, mad.ReasonInvalidCommID, nil)
+		a.out.refuse(path, m.TransactionID, m.RemoteID, m.LocalID, mad.StageREP, mad.ReasonInvalidCommID, nil)
 		return
 	}
-	if !a.from(c, path) {
+	if !a.table.from(c, path) {
 		return
 	}
 	if c.state == StateREQSent {
@@ -90,40 +90,40 @@ func (a *Agent) receiveREP(now clock.Time, path *Path, b []byte) {
 		a.stats.Unexpected++
 		return
 	}
-	if !a.again() {
+	if !a.out.again() {
 		return
 	}
 	switch c.state {
 	case StateREPReceived:
-		a.send(c, &mad.MRA{
+		a.out.send(c, &mad.MRA{
 			TransactionID: c.transaction, LocalID: c.local, RemoteID: c.remote,
 			Message: mad.StageREP, ServiceTimeout: replyService,
 		})
 	case StateEstablished: // the RTU was lost
-		a.resend(c)
+		a.out.resend(c)
 	}
 }
 
 func (a *Agent) takeREP(now clock.Time, c *conn, m *mad.REP) {
 	c.remote, c.remoteQPN, c.guid = m.LocalID, m.LocalQPN, m.LocalGUID
 	c.message = nil
-	a.timers.stop(c)
-	if old := a.byQPN[key{c.guid, c.peer.number, uint32(c.remoteQPN)}]; old != nil && a.stale(now, old) {
-		a.sendREJ(c, mad.StageREP, mad.ReasonStale, nil, nil)
-		a.finish(c, Event{Kind: EventRejected, Reason: mad.ReasonStale, Own: true})
+	a.life.timers.stop(c)
+	if old := a.table.byQPN[key{c.guid, c.peer.number, uint32(c.remoteQPN)}]; old != nil && a.life.stale(now, old) {
+		a.out.sendREJ(c, mad.StageREP, mad.ReasonStale, nil, nil)
+		a.life.finish(c, Event{Kind: EventRejected, Reason: mad.ReasonStale, Own: true})
 		return
 	}
-	a.learn(c)
-	a.setState(c, StateREPReceived)
+	a.table.learn(c)
+	a.table.setState(c, StateREPReceived)
 	rep := *m
 	rep.Private = cloned(m.Private)
-	a.tell(c, Event{Kind: EventReply, Reply: &rep})
+	a.life.tell(c, Event{Kind: EventReply, Reply: &rep})
 }
 
 // Ready says to the peer that its REP has arrived, and that this side can
 // receive.
 func (a *Agent) Ready(now clock.Time, id ID, private []byte) error {
-	c, err := a.own(id)
+	c, err := a.table.own(id)
 	switch {
 	case err != nil:
 		return err
@@ -132,12 +132,12 @@ func (a *Agent) Ready(now clock.Time, id ID, private []byte) error {
 	case len(private) > mad.RTUPrivateLen:
 		return errTooLong
 	}
-	a.setState(c, StateEstablished)
+	a.table.setState(c, StateEstablished)
 	m := mad.RTU{TransactionID: c.transaction, LocalID: c.local, RemoteID: c.remote, Private: private}
 	if len(private) > 0 {
-		a.keep(c, &m)
+		a.out.keep(c, &m)
 	} else {
-		a.send(c, &m)
+		a.out.send(c, &m)
 	}
 	return nil
 }
@@ -150,7 +150,7 @@ func (a *Agent) receiveMRA(now clock.Time, path *Path, b []byte) {
 		a.stats.Malformed++
 		return
 	}
-	c := a.extendable(path, &m)
+	c := a.table.extendable(path, &m)
 	if c == nil {
 		return
 	}
@@ -160,5 +160,5 @@ func (a *Agent) receiveMRA(now clock.Time, path *Path, b []byte) {
 	}
 	c.extended, c.heard = true, true
 	wait := min(mad.Timeout(m.ServiceTimeout)+time.Duration(c.interval)*time.Microsecond, a.cfg.MaxService)
-	a.timers.set(c, max(c.deadline, now.Add(wait)))
+	a.life.timers.set(c, max(c.deadline, now.Add(wait)))
 }

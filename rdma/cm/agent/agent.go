@@ -8,102 +8,43 @@ import (
 )
 
 // Agent is the communication manager of an address. It is not safe for
-// concurrent use.
+// concurrent use. It takes apart what arrives, finds the connection and decides
+// by its state; its parts do the rest.
 type Agent struct {
-	table
-	gate
-	outbox
-	cache candidateCache
-	listeners
-	expected
-	cfg     Config
-	timers  timers
-	answers answers
-	events  queue[Event]
-	stats   Stats
-	// transaction is the upper half of transaction IDs.
-	transaction uint64
-}
+	cfg   Config
+	stats Stats
 
-// listeners are those who take requests, by service.
-type listeners map[mad.ServiceID]*listener
-
-type listener struct {
-	backlog int
-	waiting int // requests that the program has not answered
-	ready   int // connections of candidates that the program has not taken
-	greeter Greeter
-	crowd   crowd
-	// requests are those that wait to be taken and have come once, claims
-	// those that have come again, and taken those that the program has in
-	// hand, oldest first.
-	requests, claims, taken list
+	table     table     // connections, by all that a message says of them
+	gate      gate      // bounds requests of peers that are not yet connections
+	out       outbox    // MADs that wait for Send
+	life      lifecycle // moves connections on, and ends them: timers, events
+	listeners listeners
+	expected  expected // requests for services that get a listener soon
+	greeting  greeting // answers requests without the program
+	resolver  resolver // SIDR
 }
 
 // New makes an agent.
 func New(cfg Config) *Agent {
 	cfg.fill()
-	a := &Agent{
-		cfg:         cfg,
-		listeners:   map[mad.ServiceID]*listener{},
-		transaction: uint64(cfg.Random()) << 32,
-	}
+	a := &Agent{cfg: cfg, listeners: listeners{}}
+	transaction := uint64(cfg.Random()) << 32
 	a.table = makeTable(&a.cfg, &a.stats)
 	a.gate = makeGate(cfg.Random, &a.cfg, &a.stats)
-	a.cache.cfg = &a.cfg
-	a.outbox = outbox{guid: cfg.GUID, identity: cfg.Identity, room: cfg.Replies, budget: budget{rate: cfg.Answers}, stats: &a.stats}
+	a.out = outbox{guid: cfg.GUID, identity: cfg.Identity, room: cfg.Replies, budget: budget{rate: cfg.Answers}, stats: &a.stats}
+	a.life = lifecycle{cfg: &a.cfg, stats: &a.stats, table: &a.table, gate: &a.gate, out: &a.out, transaction: transaction}
+	a.greeting = greeting{cfg: &a.cfg, stats: &a.stats, cache: candidateCache{cfg: &a.cfg}, sieve: &a.gate.sieve,
+		table: &a.table, out: &a.out, life: &a.life}
+	a.resolver = resolver{cfg: &a.cfg, stats: &a.stats, table: &a.table, gate: &a.gate, out: &a.out, life: &a.life,
+		listeners: a.listeners, expected: &a.expected}
 	return a
-}
-
-// Listen takes requests for a service: REQs or SIDR_REQs. At most backlog of
-// them wait for the program; 0 is Config.Backlog. The error is ErrListening.
-func (a *Agent) Listen(service mad.ServiceID, backlog int) error {
-	if a.listeners[service] != nil {
-		return ErrListening
-	}
-	if backlog <= 0 {
-		backlog = a.cfg.Backlog
-	}
-	a.arrived(a.now, service)
-	a.listeners[service] = &listener{backlog: backlog, requests: list{of: inAll}, claims: list{of: inAll}, taken: list{of: inAll}}
-	return nil
-}
-
-// Take says that the program has a request in hand. It does not have to, but a
-// request that is not taken is the first to make room for others.
-func (a *Agent) Take(id ID) {
-	if c, err := a.own(id); err == nil {
-		a.take(c)
-	}
-}
-
-// Claimant returns the request that the program should take first where many
-// wait: the oldest of those that have come again. An honest peer sends its
-// request again, and the many of a flood come once. It reports false if there
-// is none.
-func (ls listeners) Claimant(service mad.ServiceID) (ID, bool) {
-	l := ls[service]
-	if l == nil || l.claims.first == nil {
-		return 0, false
-	}
-	return ID(l.claims.first.local), true
-}
-
-// Unlisten takes no more requests for a service. Those that wait for the
-// program are still its own to answer. Peers that a Greeter has accepted, and
-// that have not answered that, are rejected when they do.
-func (ls listeners) Unlisten(service mad.ServiceID) {
-	if l := ls[service]; l != nil {
-		l.greeter = nil
-	}
-	delete(ls, service)
 }
 
 // Stats returns the counters.
 func (a *Agent) Stats() Stats {
 	s := a.stats
-	s.Connections, s.Timers = len(a.conns), len(a.timers)
-	s.HalfOpen += a.cache.all.n
+	s.Connections, s.Timers = len(a.table.conns), len(a.life.timers)
+	s.HalfOpen += a.greeting.cache.all.n
 	return s
 }
 
@@ -111,7 +52,7 @@ func (a *Agent) Stats() Stats {
 // and counted. b is the caller's again afterwards.
 func (a *Agent) Receive(now clock.Time, path Path, b []byte) {
 	a.stats.Received++
-	a.now = now
+	a.out.now = now
 	var h mad.Header
 	if h.Parse(b) != nil || h.Check() != nil {
 		a.stats.Malformed++
@@ -135,9 +76,9 @@ func (a *Agent) Receive(now clock.Time, path Path, b []byte) {
 	case mad.AttrDREP:
 		a.receiveDREP(now, &path, b)
 	case mad.AttrSIDRREQ:
-		a.receiveSIDRREQ(now, &path, b)
+		a.resolver.receiveREQ(now, &path, b)
 	case mad.AttrSIDRREP:
-		a.receiveSIDRREP(now, &path, b)
+		a.resolver.receiveREP(now, &path, b)
 	default:
 		a.stats.Unsupported++
 	}
@@ -146,77 +87,52 @@ func (a *Agent) Receive(now clock.Time, path Path, b []byte) {
 // Deadline returns when Advance must be called, or the end of time.
 func (a *Agent) Deadline() clock.Time {
 	at := clock.Time(math.MaxInt64)
-	if t, ok := a.cache.deadline(); ok {
+	if t, ok := a.greeting.cache.deadline(); ok {
 		at = t
 	}
-	if len(a.timers) > 0 {
-		at = min(at, a.timers[0].deadline)
+	if len(a.life.timers) > 0 {
+		at = min(at, a.life.timers[0].deadline)
 	}
 	return a.expected.deadline(at)
 }
 
 // Advance does what is due at now.
 func (a *Agent) Advance(now clock.Time) {
-	attend(a, now)
-	answerHeld(a, now)
-	for len(a.timers) > 0 && a.timers[0].deadline <= now {
-		a.fire(now, a.timers[0])
+	a.greeting.attend(now)
+	a.answerHeld(now)
+	for len(a.life.timers) > 0 && a.life.timers[0].deadline <= now {
+		a.life.fire(now, a.life.timers[0])
 	}
-}
-
-// fire handles the timer of c: it starts it again, stops it, or ends c.
-func (a *Agent) fire(now clock.Time, c *conn) {
-	switch c.state {
-	case StateREQReceived, StateSIDRReceived: // the peer has given up long ago
-		a.finish(c, Event{Kind: EventUnreachable})
-		return
-	case StateTimewait:
-		a.finish(c, Event{Kind: EventTimewaitExit})
-		return
-	}
-	if c.state == StateREPSent && c.released {
-		a.sendREJ(c, mad.StageOther, mad.ReasonConsumer, nil, nil)
-		a.remove(c)
-		return
-	}
-	if a.timers.askAgain(now, c) || a.timers.again(now, c) {
-		a.stats.Resent++
-		a.resend(c)
-		return
-	}
-	switch c.state {
-	case StateREQSent:
-		a.sendREJ(c, mad.StageREQ, mad.ReasonTimeout, a.guidBytes(), nil)
-	case StateREPSent:
-		a.sendREJ(c, mad.StageREP, mad.ReasonTimeout, a.guidBytes(), nil)
-	case StateDREQSent:
-		a.timewait(now, c, Event{Kind: EventDisconnected, TimedOut: true})
-		return
-	}
-	a.finish(c, Event{Kind: EventUnreachable})
-}
-
-// tell queues an event of c, unless the program does not know c any more.
-func (a *Agent) tell(c *conn, e Event) {
-	if c.released {
-		return
-	}
-	e.ID, e.Path = ID(c.local), c.path()
-	a.events.push(e)
-}
-
-// remove ends a connection. Nothing refers to it afterwards.
-func (a *Agent) remove(c *conn) {
-	a.timers.stop(c)
-	a.closeSetup(c)
-	a.table.remove(c)
-}
-
-// finish queues a final event and ends c.
-func (a *Agent) finish(c *conn, e Event) {
-	a.tell(c, e)
-	a.remove(c)
 }
 
 // Event returns the next event, and false if there is none.
-func (a *Agent) Event() (Event, bool) { return a.events.pop() }
+func (a *Agent) Event() (Event, bool) { return a.life.events.pop() }
+
+// Send writes the next MAD to send to buf, which must have room for 256 bytes,
+// and returns its path; false if there is none.
+func (a *Agent) Send(buf []byte) (Path, bool) { return a.out.next(buf) }
+
+// State returns the state of a connection; StateIdle for an unknown ID.
+func (a *Agent) State(id ID) State {
+	if c := a.table.conns[mad.CommID(id)]; c != nil && !c.released {
+		return c.state
+	}
+	return StateIdle
+}
+
+// Unanswered reports whether nothing at all has come back for a request of this
+// side, which still goes again.
+func (a *Agent) Unanswered(id ID) bool {
+	c, err := a.table.own(id)
+	return err == nil && !c.heard && (c.state == StateREQSent || c.state == StateSIDRSent)
+}
+
+// Parting reports whether an ID that was released waits for an RTU.
+func (a *Agent) Parting() bool {
+	for _, c := range a.table.conns {
+		if c.released && c.state == StateREPSent {
+			return true
+		}
+	}
+	return false
+}

@@ -14,13 +14,6 @@ import (
 // of the REP. A request that comes again is asked about again.
 type Greeter func(path *Path, req *mad.REQ) (*mad.REP, *mad.REJ)
 
-// Greet has the agent answer the requests of a listener itself, at once. The
-// event Request comes when the peer has answered that, and the connection is
-// established then. Before, nothing is made for the peer, which may not exist:
-// only a candidate is kept. nil ends it, as Unlisten does. The service is
-// listened for.
-func (ls listeners) Greet(service mad.ServiceID, g Greeter) { ls[service].greeter = g }
-
 // candidate is a peer that was answered and that has not shown that it gets
 // answers, as an entry of a SYN cache.
 type candidate struct {

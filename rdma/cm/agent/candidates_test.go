@@ -93,7 +93,7 @@ func TestCandidate(t *testing.T) {
 	if len(reps) != 3 || string(reps[0].AppendTo(nil)) != string(reps[1].AppendTo(nil)) || string(reps[0].AppendTo(nil)) != string(reps[2].AppendTo(nil)) {
 		t.Fatalf("%+v", reps)
 	}
-	if e, ok := g.Event(); ok || len(g.conns) != 0 || g.Stats().HalfOpen != 1 {
+	if e, ok := g.Event(); ok || len(g.table.conns) != 0 || g.Stats().HalfOpen != 1 {
 		t.Errorf("the program hears of it: %+v", e)
 	}
 	rep := reps[0]
@@ -141,7 +141,7 @@ func TestCandidateIsSilent(t *testing.T) {
 		t.Errorf("%d REPs", n)
 	}
 	g.sleep(1)
-	if len(g.held) != 0 || g.Stats().HalfOpen != 0 || g.cache.byID != nil {
+	if len(g.held) != 0 || g.Stats().HalfOpen != 0 || g.greeting.cache.byID != nil {
 		t.Errorf("it is not forgotten: %+v", g.Stats())
 	}
 	path, req = f.next()
@@ -250,7 +250,7 @@ func TestCandidatesMakeRoom(t *testing.T) {
 		t.Error("the youngest have gone")
 	}
 	g.sleep(candidateLife)
-	if s := g.Stats(); s.HalfOpen != 0 || len(g.held) != 2 || g.cache.sources != nil || g.cache.byID != nil || g.cache.byHash != nil {
+	if s := g.Stats(); s.HalfOpen != 0 || len(g.held) != 2 || g.greeting.cache.sources != nil || g.greeting.cache.byID != nil || g.greeting.cache.byHash != nil {
 		t.Errorf("after the flood: %+v, %d numbers", s, len(g.held))
 	}
 }

@@ -15,16 +15,16 @@ import (
 // a DREQ already, because the peer has forgotten the connection, and in
 // timewait.
 func (a *Agent) Disconnect(now clock.Time, id ID, private []byte) error {
-	c, err := a.own(id)
+	c, err := a.table.own(id)
 	switch {
 	case err != nil:
 		return err
 	case len(private) > mad.DREQPrivateLen:
 		return errTooLong
 	case c.state == StateDREQReceived:
-		a.confirm(now, c, private)
+		a.life.confirm(now, c, private)
 	case c.state == StateEstablished:
-		a.startDisconnect(now, c, private)
+		a.life.startDisconnect(now, c, private)
 	case c.state == StateDREQSent, c.state == StateTimewait:
 	default:
 		return &StateError{"disconnect", c.state}
@@ -35,7 +35,7 @@ func (a *Agent) Disconnect(now clock.Time, id ID, private []byte) error {
 // Confirm answers the DREQ of the peer with a DREP, whose private data has at
 // most mad.DREPPrivateLen bytes. The event Disconnected follows at once.
 func (a *Agent) Confirm(now clock.Time, id ID, private []byte) error {
-	c, err := a.own(id)
+	c, err := a.table.own(id)
 	switch {
 	case err != nil:
 		return err
@@ -44,54 +44,8 @@ func (a *Agent) Confirm(now clock.Time, id ID, private []byte) error {
 	case len(private) > mad.DREPPrivateLen:
 		return errTooLong
 	}
-	a.confirm(now, c, private)
+	a.life.confirm(now, c, private)
 	return nil
-}
-
-func (a *Agent) startDisconnect(now clock.Time, c *conn, private []byte) {
-	a.closeSetup(c) // of one that the program has not taken
-	a.setState(c, StateDREQSent)
-	c.transaction = a.transaction | uint64(c.local)
-	m := mad.DREQ{
-		TransactionID: c.transaction, LocalID: c.local, RemoteID: c.remote, RemoteQPN: c.remoteQPN, Private: private,
-	}
-	if len(private) > 0 {
-		a.keep(c, &m)
-	} else {
-		c.message = nil
-		a.send(c, &m)
-	}
-	a.timers.pace(now, c, a.cfg.FirstTimeout, a.cfg.MaxTimeout, c.maxRetries)
-}
-
-// confirm sends the DREP and keeps its private data for duplicates of the DREQ.
-func (a *Agent) confirm(now clock.Time, c *conn, private []byte) {
-	m := mad.DREP{TransactionID: c.transaction, LocalID: c.local, RemoteID: c.remote, Private: private}
-	c.message, c.granted = nil, true
-	if len(private) > 0 {
-		a.keep(c, &m)
-	} else {
-		a.send(c, &m)
-	}
-	a.timewait(now, c, Event{Kind: EventDisconnected})
-}
-
-// timewait keeps c until no packet of it can be in the network any more (IBTA
-// 12.9.8.4), and tells the program e. The message of c, if any, is the DREP.
-func (a *Agent) timewait(now clock.Time, c *conn, e Event) {
-	if c.state != StateDREQReceived {
-		c.message = nil
-	}
-	a.tell(c, e)
-	a.timers.stop(c)
-	a.closeSetup(c)
-	a.forget(c)
-	if a.stats.Timewait >= a.cfg.Timewaits {
-		a.finish(c, Event{Kind: EventTimewaitExit})
-		return
-	}
-	a.setState(c, StateTimewait)
-	a.timers.set(c, now.Add(min(mad.Timeout(c.ackTimeout), a.cfg.MaxTimewait)))
 }
 
 func (a *Agent) receiveDREQ(now clock.Time, path *Path, b []byte) {
@@ -100,17 +54,17 @@ func (a *Agent) receiveDREQ(now clock.Time, path *Path, b []byte) {
 		a.stats.Malformed++
 		return
 	}
-	if c := a.conns[m.RemoteID]; c == nil || c.remote != m.LocalID {
+	if c := a.table.conns[m.RemoteID]; c == nil || c.remote != m.LocalID {
 		// A DREQ for what has ended is answered too (IBTA 12.9.8.3).
-		if c := a.cache.of(path, m.RemoteID, m.LocalID); c != nil {
-			dismiss(a, c)
+		if c := a.greeting.cache.of(path, m.RemoteID, m.LocalID); c != nil {
+			a.greeting.dismiss(c)
 		} else {
 			a.stats.Unexpected++
 		}
-		a.answer(path, &mad.DREP{TransactionID: m.TransactionID, LocalID: m.RemoteID, RemoteID: m.LocalID})
+		a.out.answer(path, &mad.DREP{TransactionID: m.TransactionID, LocalID: m.RemoteID, RemoteID: m.LocalID})
 		return
 	}
-	c := a.pair(path, m.RemoteID, m.LocalID)
+	c := a.table.pair(path, m.RemoteID, m.LocalID)
 	if c == nil {
 		return
 	}
@@ -120,23 +74,23 @@ func (a *Agent) receiveDREQ(now clock.Time, path *Path, b []byte) {
 	}
 	switch c.state {
 	case StateEstablished, StateREPSent, StateREPReceived:
-		a.timers.stop(c)
-		a.closeSetup(c)
+		a.life.timers.stop(c)
+		a.gate.closeSetup(c)
 		c.message = nil
 		c.transaction = m.TransactionID
-		a.setState(c, StateDREQReceived)
+		a.table.setState(c, StateDREQReceived)
 		if c.released {
-			a.confirm(now, c, nil)
+			a.life.confirm(now, c, nil)
 			return
 		}
-		a.tell(c, Event{Kind: EventDisconnectRequested, Private: cloned(m.Private)})
+		a.life.tell(c, Event{Kind: EventDisconnectRequested, Private: cloned(m.Private)})
 	case StateDREQSent: // both want it
-		a.send(c, &mad.DREP{TransactionID: m.TransactionID, LocalID: c.local, RemoteID: c.remote})
+		a.out.send(c, &mad.DREP{TransactionID: m.TransactionID, LocalID: c.local, RemoteID: c.remote})
 		c.transaction, c.granted = m.TransactionID, true
-		a.timewait(now, c, Event{Kind: EventDisconnected, Private: cloned(m.Private)})
+		a.life.timewait(now, c, Event{Kind: EventDisconnected, Private: cloned(m.Private)})
 	case StateTimewait: // the DREP was lost
-		if a.again() {
-			a.resend(c)
+		if a.out.again() {
+			a.out.resend(c)
 		}
 	case StateDREQReceived: // the program has it in hand
 		a.stats.Duplicates++
@@ -151,7 +105,7 @@ func (a *Agent) receiveDREP(now clock.Time, path *Path, b []byte) {
 		a.stats.Malformed++
 		return
 	}
-	c := a.pair(path, m.RemoteID, m.LocalID)
+	c := a.table.pair(path, m.RemoteID, m.LocalID)
 	if c == nil {
 		return
 	}
@@ -159,7 +113,7 @@ func (a *Agent) receiveDREP(now clock.Time, path *Path, b []byte) {
 		a.stats.Duplicates++
 		return
 	}
-	a.timewait(now, c, Event{Kind: EventDisconnected, Private: cloned(m.Private)})
+	a.life.timewait(now, c, Event{Kind: EventDisconnected, Private: cloned(m.Private)})
 }
 
 // partWait is how long Release waits for the RTU of a peer that was accepted.
@@ -171,33 +125,33 @@ const partWait = 500 * time.Millisecond
 // hears of the end before it has sent that takes a REJ for a rejection, and
 // ignores a DREQ (Linux). No event comes any more. An unknown ID is no error.
 func (a *Agent) Release(now clock.Time, id ID) {
-	c, err := a.own(id)
+	c, err := a.table.own(id)
 	if err != nil {
 		return
 	}
 	c.released = true
 	switch c.state {
 	case StateEstablished:
-		a.startDisconnect(now, c, nil)
+		a.life.startDisconnect(now, c, nil)
 		return
 	case StateDREQReceived:
-		a.confirm(now, c, nil)
+		a.life.confirm(now, c, nil)
 		return
 	case StateDREQSent, StateTimewait:
 		return
 	case StateREQSent:
-		a.sendREJ(c, mad.StageREQ, mad.ReasonTimeout, a.guidBytes(), nil)
+		a.out.sendREJ(c, mad.StageREQ, mad.ReasonTimeout, a.out.guidBytes(), nil)
 	case StateREPReceived:
-		a.sendREJ(c, mad.StageREP, mad.ReasonConsumer, nil, nil)
+		a.out.sendREJ(c, mad.StageREP, mad.ReasonConsumer, nil, nil)
 	case StateREQReceived:
-		a.sendREJ(c, mad.StageREQ, mad.ReasonConsumer, nil, nil)
+		a.out.sendREJ(c, mad.StageREQ, mad.ReasonConsumer, nil, nil)
 	case StateREPSent:
-		a.timers.set(c, now.Add(partWait))
+		a.life.timers.set(c, now.Add(partWait))
 		return
 	case StateSIDRReceived:
-		a.sendSIDRREP(c, &mad.SIDRREP{Status: mad.SIDRRejected})
+		a.out.sendSIDRREP(c, &mad.SIDRREP{Status: mad.SIDRRejected})
 	}
-	a.remove(c)
+	a.life.remove(c)
 }
 
 // Leave is the last call of a program that ends. It sends once more the DREQs
@@ -205,16 +159,16 @@ func (a *Agent) Release(now clock.Time, id ID) {
 // Linux that asked for the end up to 98 s. Requests that wait for a listener
 // are refused.
 func (a *Agent) Leave() {
-	clear(a.until)
-	answerHeld(a, a.now)
-	for _, id := range slices.Sorted(maps.Keys(a.conns)) { // each run in the same order
-		c := a.conns[id]
+	clear(a.expected.until)
+	a.answerHeld(a.out.now)
+	for _, id := range slices.Sorted(maps.Keys(a.table.conns)) { // each run in the same order
+		c := a.table.conns[id]
 		switch {
 		case c.state == StateDREQSent || c.state == StateTimewait && c.granted:
-			a.resend(c)
+			a.out.resend(c)
 		case c.state == StateREPSent && c.released:
-			a.sendREJ(c, mad.StageOther, mad.ReasonConsumer, nil, nil)
-			a.remove(c)
+			a.out.sendREJ(c, mad.StageOther, mad.ReasonConsumer, nil, nil)
+			a.life.remove(c)
 		}
 	}
 }

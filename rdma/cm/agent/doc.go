@@ -22,6 +22,50 @@
 // until an event that is final (EventKind.Final) or until Release. Release says
 // to the peer what the state demands. No event comes for a released ID.
 //
+// # The way of a MAD
+//
+//  1. Receive parses the header, and calls the method of the attribute:
+//     receiveREQ (passive.go), receiveREP (active.go), receiveDREQ
+//     (disconnect.go), receiveREJ (reject.go), those of resolver (sidr.go).
+//  2. It parses the message and finds the connection in table by what the
+//     message says: IDs, GUID and QPN, addresses. A message that fits none is
+//     counted, and refused by outbox within a budget.
+//  3. A REQ or SIDR_REQ has no connection. If its service has no listener but
+//     gets one soon, expected holds it. If the listener has a Greeter,
+//     greeting answers it and keeps a candidate. Otherwise gate decides whether
+//     there is room, and which older request makes room.
+//  4. The method acts by the state of the connection (below). What more than
+//     one of them does, such as disconnecting or removing, is in lifecycle.
+//  5. Answers wait in outbox for Send, events in lifecycle for Event. What may
+//     be lost has a timer: Advance calls lifecycle.fire, which sends the MAD
+//     again or gives up.
+//
+// # States
+//
+//	state          input                next state
+//	REQ sent       REP                  REP received
+//	               timer                REQ again, then none: Unreachable
+//	REP received   Ready                established
+//	REQ received   Accept               REP sent
+//	               timer                none: Unreachable
+//	REP sent       RTU, Communicated    established
+//	               timer                REP again, then none: Unreachable
+//	established    Disconnect           DREQ sent
+//	               DREQ                 DREQ received; so in both REP states
+//	DREQ sent      DREP, DREQ           timewait
+//	               timer                DREQ again, then timewait
+//	DREQ received  Disconnect, Confirm  timewait
+//	timewait       DREQ                 the same, DREP again
+//	               timer                none: TimewaitExit
+//	SIDR sent      SIDR_REP             none: SIDRReply
+//	               timer                SIDR_REQ again, then none
+//	SIDR received  Answer               none
+//	               timer                none: Unreachable
+//
+// A REJ, and Reject or Release in a state before "established", end the
+// connection. A REJ after it leads to timewait, and so does a peer that uses its
+// queue pair for another connection, by way of a DREQ.
+//
 // # Duplicates, losses
 //
 // REQ, REP, DREQ and SIDR_REQ are sent again by timer: first after

@@ -27,10 +27,7 @@ type heldRequest struct {
 	mad     [mad.Len]byte
 }
 
-// Expect says that a service whose listener has gone has another one soon. A
-// request that comes within d waits for it, and is refused only then: a peer
-// without patience takes a refusal for the last word.
-func (e *expected) Expect(now clock.Time, service mad.ServiceID, d time.Duration) {
+func (e *expected) add(now clock.Time, service mad.ServiceID, d time.Duration) {
 	if e.until == nil {
 		e.until = map[mad.ServiceID]clock.Time{}
 	}
@@ -104,11 +101,11 @@ func (e *expected) deadline(at clock.Time) clock.Time {
 }
 
 // answerHeld handles the requests that have waited, in order.
-func answerHeld(a *Agent, now clock.Time) {
-	for h, ok := a.due(now); ok; h, ok = a.due(now) {
-		a.now = now
+func (a *Agent) answerHeld(now clock.Time) {
+	for h, ok := a.expected.due(now); ok; h, ok = a.expected.due(now) {
+		a.out.now = now
 		if h.sidr {
-			a.receiveSIDRREQ(now, &h.path, h.mad[:])
+			a.resolver.receiveREQ(now, &h.path, h.mad[:])
 		} else {
 			a.receiveREQ(now, &h.path, h.mad[:])
 		}

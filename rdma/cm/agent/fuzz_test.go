@@ -269,7 +269,7 @@ func TestRandomWalk(t *testing.T) {
 		for len(f.in) > 0 {
 			f.step()
 			for _, a := range f.side {
-				for _, c := range a.conns {
+				for _, c := range a.table.conns {
 					reached[c.state] = true
 				}
 			}

@@ -135,7 +135,7 @@ func TestKernelServer(t *testing.T) {
 	req.LocalID = mad.CommID(id)
 	req.TransactionID = req.TransactionID&^0xffffffff | uint64(id)
 	// The upper half of transaction IDs is each agent's own.
-	req.TransactionID = req.TransactionID&0xffffffff | k.agent.transaction
+	req.TransactionID = req.TransactionID&0xffffffff | k.agent.life.transaction
 	k.gets(req)
 	rep.RemoteID, rep.TransactionID = req.LocalID, req.TransactionID
 	if e := k.sends(rep); e.Kind != EventReply || e.Reply.LocalQPN != rep.LocalQPN {
@@ -180,7 +180,7 @@ func TestKernelSIDR(t *testing.T) {
 		t.Fatal(err)
 	}
 	k = &kernel{t: t, path: Path{Local: kernelClient, Remote: kernelServer}, agent: client}
-	req.RequestID, req.TransactionID = mad.CommID(id), client.transaction|uint64(id)
+	req.RequestID, req.TransactionID = mad.CommID(id), client.life.transaction|uint64(id)
 	k.gets(req)
 	rep.RequestID = req.RequestID
 	if e := k.sends(rep); e.Kind != EventSIDRReply || e.SIDRReply.QKey != 0x01234567 || e.SIDRReply.QPN != rep.QPN {

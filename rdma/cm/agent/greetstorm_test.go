@@ -149,8 +149,8 @@ func greetStorm(t *testing.T, seed uint64) {
 			gone(id)
 		}
 	}
-	if s := g.Stats(); len(g.held) != 0 || s.HalfOpen != 0 || s.Connections != 0 || s.Timers != 0 || len(g.peers) != 0 || len(g.byQPN) != 0 || len(g.table.byID) != 0 {
-		t.Errorf("left: %d numbers, %d peers, %+v", len(g.held), len(g.peers), s)
+	if s := g.Stats(); len(g.held) != 0 || s.HalfOpen != 0 || s.Connections != 0 || s.Timers != 0 || len(g.table.peers) != 0 || len(g.table.byQPN) != 0 || len(g.table.byID) != 0 {
+		t.Errorf("left: %d numbers, %d peers, %+v", len(g.held), len(g.table.peers), s)
 	}
 	if l := g.listeners[tcpService]; l.waiting != 0 || l.ready != 0 {
 		t.Errorf("%d wait, %d are ready", l.waiting, l.ready)

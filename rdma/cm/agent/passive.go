@@ -17,68 +17,53 @@ func (a *Agent) receiveREQ(now clock.Time, path *Path, b []byte) {
 		a.stats.Malformed++
 		return
 	}
-	p := a.peers[addressesOf(path)]
+	p := a.table.peers[addressesOf(path)]
 	if p != nil {
-		if c := a.byID[key{m.LocalGUID, p.number, uint32(m.LocalID)}]; c != nil {
+		if c := a.table.byID[key{m.LocalGUID, p.number, uint32(m.LocalID)}]; c != nil {
 			a.duplicateREQ(now, c)
 			return
 		}
-		if old := a.byQPN[key{m.LocalGUID, p.number, uint32(m.LocalQPN)}]; old != nil {
-			if a.stale(now, old) {
-				a.refuse(path, m.TransactionID, 0, m.LocalID, mad.StageREQ, mad.ReasonStale, nil)
+		if old := a.table.byQPN[key{m.LocalGUID, p.number, uint32(m.LocalQPN)}]; old != nil {
+			if a.life.stale(now, old) {
+				a.out.refuse(path, m.TransactionID, 0, m.LocalID, mad.StageREQ, mad.ReasonStale, nil)
 				return
 			}
 		}
 	}
 	l := a.listeners[m.ServiceID]
-	if l == nil && a.hold(now, path, m.ServiceID, m.LocalID, false, b) {
+	if l == nil && a.expected.hold(now, path, m.ServiceID, m.LocalID, false, b) {
 		return
 	}
 	if l == nil {
-		a.refuse(path, m.TransactionID, 0, m.LocalID, mad.StageREQ, mad.ReasonInvalidServiceID, nil)
+		a.out.refuse(path, m.TransactionID, 0, m.LocalID, mad.StageREQ, mad.ReasonInvalidServiceID, nil)
 		return
 	}
 	if reason, ari := check(path, &m); reason != 0 {
-		a.refuse(path, m.TransactionID, 0, m.LocalID, mad.StageREQ, reason, ari)
+		a.out.refuse(path, m.TransactionID, 0, m.LocalID, mad.StageREQ, reason, ari)
 		return
 	}
 	if l.greeter != nil {
 		way, req := *path, m // what is refused is not copied
-		if greet(a, now, &way, l, &req, b) {
+		if a.greeting.greet(now, &way, l, &req, b) {
 			return
 		}
 	}
-	v := a.makeRoom(now, l, p, a.sieve.hash(path, m.LocalGUID, m.LocalID))
+	v := a.life.makeRoom(now, l, p, a.gate.sieve.hash(path, m.LocalGUID, m.LocalID))
 	if !v.ok {
 		return
 	}
 	path.FlowLabel, path.TrafficClass = m.Primary.FlowLabel, m.Primary.TrafficClass
-	c := a.add(path, StateREQReceived)
+	c := a.table.add(path, StateREQReceived)
 	c.remote, c.remoteQPN, c.guid, c.transaction = m.LocalID, m.LocalQPN, m.LocalGUID, m.TransactionID
 	c.ackTimeout, c.maxRetries = m.Primary.AckTimeout, m.MaxRetries
 	c.maxInterval = uint32(min(mad.Timeout(m.LocalResponseTimeout), a.cfg.MaxTimeout) / time.Microsecond)
-	a.index(c)
-	a.learn(c)
-	a.openSetup(c, l, v)
-	a.timers.set(c, now.Add(a.cfg.RequestLife))
+	a.table.index(c)
+	a.table.learn(c)
+	a.gate.openSetup(c, l, v)
+	a.life.timers.set(c, now.Add(a.cfg.RequestLife))
 	req := m // what is refused is not copied
 	req.Private = cloned(m.Private)
-	a.tell(c, Event{Kind: EventRequest, Request: &req})
-}
-
-// makeRoom decides whether another request of a peer is taken. If an older one
-// has to go for it, it goes without a word: if its peer is honest, its request
-// comes again, and then it has a claim.
-func (a *Agent) makeRoom(now clock.Time, l *listener, p *peer, hash uint64) verdict {
-	v := a.admit(now, l, p, hash)
-	if !v.ok {
-		a.stats.Overloaded++
-	} else if v.victim != nil {
-		a.stats.Evicted++
-		a.expect(now, v.victim)
-		a.finish(v.victim, Event{Kind: EventUnreachable})
-	}
-	return v
+	a.life.tell(c, Event{Kind: EventRequest, Request: &req})
 }
 
 // check returns why a request cannot be met, and what the REJ says of it; or 0.
@@ -103,23 +88,23 @@ func check(path *Path, m *mad.REQ) (mad.Reason, []byte) {
 // duplicateREQ answers a request that has come before.
 func (a *Agent) duplicateREQ(now clock.Time, c *conn) {
 	if c.state == StateREQReceived { // the program has it in hand
-		a.repeated(c)
-		a.timers.set(c, now.Add(a.cfg.RequestLife))
+		a.gate.repeated(c)
+		a.life.timers.set(c, now.Add(a.cfg.RequestLife))
 	}
-	if !a.again() {
+	if !a.out.again() {
 		return
 	}
 	switch c.state {
 	case StateREQReceived:
 		c.acked = true
-		a.send(c, &mad.MRA{
+		a.out.send(c, &mad.MRA{
 			TransactionID: c.transaction, LocalID: c.local, RemoteID: c.remote,
 			Message: mad.StageREQ, ServiceTimeout: a.cfg.ServiceTimeout,
 		})
 	case StateREPSent: // the REP was lost, or is late
-		a.resend(c)
+		a.out.resend(c)
 	case StateTimewait: // a late copy must not make a connection
-		a.sendREJ(c, mad.StageREQ, mad.ReasonStale, nil, nil)
+		a.out.sendREJ(c, mad.StageREQ, mad.ReasonStale, nil, nil)
 	}
 }
 
@@ -127,7 +112,7 @@ func (a *Agent) duplicateREQ(now clock.Time, c *conn) {
 // communication IDs and the CA GUID. What comes of it is an event: Established,
 // Rejected, Unreachable or DisconnectRequested.
 func (a *Agent) Accept(now clock.Time, id ID, rep *mad.REP) error {
-	c, err := a.own(id)
+	c, err := a.table.own(id)
 	switch {
 	case err != nil:
 		return err
@@ -139,10 +124,10 @@ func (a *Agent) Accept(now clock.Time, id ID, rep *mad.REP) error {
 	m := *rep
 	m.TransactionID, m.LocalID, m.RemoteID, m.LocalGUID = c.transaction, c.local, c.remote, a.cfg.GUID
 	c.localQPN = m.LocalQPN
-	a.setState(c, StateREPSent)
-	a.answered(c)
-	a.keep(c, &m)
-	a.timers.pace(now, c, a.cfg.FirstTimeout, time.Duration(c.maxInterval)*time.Microsecond, c.maxRetries)
+	a.table.setState(c, StateREPSent)
+	a.gate.answered(c)
+	a.out.keep(c, &m)
+	a.life.timers.pace(now, c, a.cfg.FirstTimeout, time.Duration(c.maxInterval)*time.Microsecond, c.maxRetries)
 	return nil
 }
 
@@ -152,17 +137,17 @@ func (a *Agent) receiveRTU(now clock.Time, path *Path, b []byte) {
 		a.stats.Malformed++
 		return
 	}
-	if c := a.cache.of(path, m.RemoteID, m.LocalID); c != nil {
-		welcome(a, now, c)
+	if c := a.greeting.cache.of(path, m.RemoteID, m.LocalID); c != nil {
+		a.greeting.welcome(now, c)
 		return
 	}
-	if a.conns[m.RemoteID] == nil {
+	if a.table.conns[m.RemoteID] == nil {
 		// The peer takes the connection for established.
 		a.stats.Unexpected++
-		a.refuse(path, m.TransactionID, m.RemoteID, m.LocalID, mad.StageOther, mad.ReasonInvalidCommID, nil)
+		a.out.refuse(path, m.TransactionID, m.RemoteID, m.LocalID, mad.StageOther, mad.ReasonInvalidCommID, nil)
 		return
 	}
-	c := a.pair(path, m.RemoteID, m.LocalID)
+	c := a.table.pair(path, m.RemoteID, m.LocalID)
 	if c == nil {
 		return
 	}
@@ -170,27 +155,20 @@ func (a *Agent) receiveRTU(now clock.Time, path *Path, b []byte) {
 		a.stats.Duplicates++
 		return
 	}
-	a.establish(c)
+	a.life.establish(c)
 	if c.released {
-		a.startDisconnect(now, c, nil)
+		a.life.startDisconnect(now, c, nil)
 		return
 	}
-	a.tell(c, Event{Kind: EventEstablished, Private: cloned(m.Private)})
-}
-
-func (a *Agent) establish(c *conn) {
-	a.timers.stop(c)
-	a.closeSetup(c)
-	c.message = nil
-	a.setState(c, StateEstablished)
+	a.life.tell(c, Event{Kind: EventEstablished, Private: cloned(m.Private)})
 }
 
 // Communicated says that data has come from the peer over the queue pair of a
 // connection: it is established, though the RTU is late (IBTA 12.9.7.2). It
 // does nothing in other states than "REP sent".
 func (a *Agent) Communicated(id ID) {
-	if c, err := a.own(id); err == nil && c.state == StateREPSent {
-		a.establish(c)
-		a.tell(c, Event{Kind: EventEstablished})
+	if c, err := a.table.own(id); err == nil && c.state == StateREPSent {
+		a.life.establish(c)
+		a.life.tell(c, Event{Kind: EventEstablished})
 	}
 }

@@ -78,7 +78,7 @@ func TestRepeatsAreBounded(t *testing.T) {
 	}
 }
 
-func (a *Agent) queueLen() int { return a.outbox.queue.len() }
+func (a *Agent) queueLen() int { return a.out.queue.len() }
 
 // repeater has two agents that talk to each other.
 type repeater struct {
@@ -115,7 +115,7 @@ func (x *repeater) establish() []byte {
 
 // sid returns the ID of the only connection that the server has.
 func (x *repeater) sid() ID {
-	for id := range x.server.conns {
+	for id := range x.server.table.conns {
 		return ID(id)
 	}
 	x.t.Fatal("the server has no connection")

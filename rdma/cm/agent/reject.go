@@ -8,7 +8,7 @@ import (
 // Reject refuses a request, or the peer's reply, and ends the ID. ari has at
 // most mad.ARILen bytes, private mad.REJPrivateLen.
 func (a *Agent) Reject(now clock.Time, id ID, reason mad.Reason, ari, private []byte) error {
-	c, err := a.own(id)
+	c, err := a.table.own(id)
 	if err != nil {
 		return err
 	}
@@ -26,23 +26,23 @@ func (a *Agent) Reject(now clock.Time, id ID, reason mad.Reason, ari, private []
 	default:
 		return &StateError{"reject", c.state}
 	}
-	a.sendREJ(c, stage, reason, ari, private)
-	a.remove(c)
+	a.out.sendREJ(c, stage, reason, ari, private)
+	a.life.remove(c)
 	return nil
 }
 
 // Ignore ends a request that the program has not answered, without a word to
 // the peer. If the request comes again it is a new one, and has a claim.
 func (a *Agent) Ignore(now clock.Time, id ID) error {
-	c, err := a.own(id)
+	c, err := a.table.own(id)
 	switch {
 	case err != nil:
 		return err
 	case c.state != StateREQReceived && c.state != StateSIDRReceived:
 		return &StateError{"ignore", c.state}
 	}
-	a.expect(now, c)
-	a.remove(c)
+	a.gate.expect(now, c)
+	a.life.remove(c)
 	return nil
 }
 
@@ -54,42 +54,24 @@ func (a *Agent) receiveREJ(now clock.Time, path *Path, b []byte) {
 		a.stats.Malformed++
 		return
 	}
-	if withdrawn(a, path, &m) {
+	if a.greeting.withdrawn(path, &m) {
 		return
 	}
-	c := a.rejected(path, &m)
+	c := a.table.rejected(path, &m)
 	if c == nil {
 		return
 	}
-	if c.state == StateREQSent && m.Reason == mad.ReasonInvalidServiceID && a.timers.askLater(now, c) {
+	if c.state == StateREQSent && m.Reason == mad.ReasonInvalidServiceID && a.life.timers.askLater(now, c) {
 		return
 	}
 	e := Event{Kind: EventRejected, Reason: m.Reason, ARI: cloned(m.ARI), Private: cloned(m.Private)}
 	switch c.state {
 	case StateREQSent, StateREPReceived, StateREQReceived, StateREPSent:
-		a.finish(c, e)
+		a.life.finish(c, e)
 	case StateEstablished, StateDREQSent, StateDREQReceived:
 		e.Kind = EventDisconnected
-		a.timewait(now, c, e)
+		a.life.timewait(now, c, e)
 	default:
 		a.stats.Unexpected++
 	}
-}
-
-// stale handles a connection whose peer uses its queue pair for another, and
-// reports whether that one must be rejected: the peer has forgotten this one
-// (IBTA 12.9.8.3). A connection that is at its end anyway does not stand in the
-// way.
-func (a *Agent) stale(now clock.Time, c *conn) bool {
-	switch c.state {
-	case StateEstablished:
-		a.startDisconnect(now, c, nil)
-	case StateREPReceived, StateREQReceived, StateREPSent:
-		a.finish(c, Event{Kind: EventRejected, Reason: mad.ReasonStale, Own: true})
-	default:
-		a.forget(c)
-		return false
-	}
-	a.stats.Stale++
-	return true
 }

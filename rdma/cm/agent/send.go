@@ -24,9 +24,8 @@ type outbox struct {
 	stats     *Stats
 }
 
-// Send writes the next MAD to send to buf, which must have room for 256 bytes,
-// and returns its path; false if there is none.
-func (o *outbox) Send(buf []byte) (Path, bool) {
+// next writes the next MAD to buf.
+func (o *outbox) next(buf []byte) (Path, bool) {
 	m, ok := o.queue.pop()
 	if !ok {
 		return Path{}, false

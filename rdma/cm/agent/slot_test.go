@@ -18,7 +18,7 @@ func TestSlot(t *testing.T) {
 		seen := map[mad.CommID]bool{}
 		last, steps := mad.CommID(0), map[mad.CommID]int{}
 		for range 1 << 16 {
-			id := a.newID()
+			id := a.table.newID()
 			if uint8(id) != slot || id == 0 {
 				t.Fatalf("ID %08x of slot %d", id, slot)
 			}

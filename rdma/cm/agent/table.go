@@ -166,31 +166,6 @@ func (t *table) newID() mad.CommID {
 	}
 }
 
-// State returns the state of a connection; StateIdle for an unknown ID.
-func (t *table) State(id ID) State {
-	if c := t.conns[mad.CommID(id)]; c != nil && !c.released {
-		return c.state
-	}
-	return StateIdle
-}
-
-// Unanswered reports whether nothing at all has come back for a request of this
-// side, which still goes again.
-func (t *table) Unanswered(id ID) bool {
-	c, err := t.own(id)
-	return err == nil && !c.heard && (c.state == StateREQSent || c.state == StateSIDRSent)
-}
-
-// Parting reports whether an ID that was released waits for an RTU.
-func (t *table) Parting() bool {
-	for _, c := range t.conns {
-		if c.released && c.state == StateREPSent {
-			return true
-		}
-	}
-	return false
-}
-
 // own returns the connection of an ID that the program knows.
 func (t *table) own(id ID) (*conn, error) {
 	c := t.conns[mad.CommID(id)]

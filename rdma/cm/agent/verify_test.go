@@ -40,7 +40,7 @@ func consistent(a *Agent) error {
 	var timers, indexed, learned, halfOpen, timewait, unanswered int
 	waiting := map[*listener]int{}
 	peers := map[*peer]int{}
-	for id, c := range a.conns {
+	for id, c := range a.table.conns {
 		if c.local != id || c.state == StateIdle {
 			return fmt.Errorf("ID %d is that of %d, %v", id, c.local, c.state)
 		}
@@ -66,14 +66,14 @@ func consistent(a *Agent) error {
 			unanswered++
 		}
 	}
-	for c := a.unanswered.first; c != nil; c = c.setup.inAll.behind {
+	for c := a.gate.unanswered.first; c != nil; c = c.setup.inAll.behind {
 		unanswered--
 	}
 	if unanswered != 0 {
 		return fmt.Errorf("the list of unanswered requests is wrong by %d", unanswered)
 	}
-	if n := len(a.answers.ring); n != len(a.answers.of) || n > maxAnswers {
-		return fmt.Errorf("%d answers, and %d in the ring", len(a.answers.of), n)
+	if n := len(a.resolver.answers.ring); n != len(a.resolver.answers.of) || n > maxAnswers {
+		return fmt.Errorf("%d answers, and %d in the ring", len(a.resolver.answers.of), n)
 	}
 	for _, l := range a.listeners {
 		n := 0
@@ -90,18 +90,18 @@ func consistent(a *Agent) error {
 			return fmt.Errorf("%d requests wait, not %d", waiting[l], l.waiting)
 		}
 	}
-	for _, p := range a.peers {
+	for _, p := range a.table.peers {
 		if p.conns != peers[p] {
 			return fmt.Errorf("a peer has %d connections, not %d", peers[p], p.conns)
 		}
 	}
 	got := []int{timers, indexed, learned, halfOpen, timewait, len(peers)}
-	want := []int{len(a.timers), len(a.byID) + len(a.sidr), len(a.byQPN), a.stats.HalfOpen, a.stats.Timewait, len(a.peers)}
+	want := []int{len(a.life.timers), len(a.table.byID) + len(a.table.sidr), len(a.table.byQPN), a.stats.HalfOpen, a.stats.Timewait, len(a.table.peers)}
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		return fmt.Errorf("timers, IDs, QPNs, half open, timewait, peers: there are %v, tables say %v", got, want)
 	}
-	for i, c := range a.timers {
-		if int(c.timer) != i+1 || c.deadline < a.timers[(i+1)/2-min(1, (i+1)/2)].deadline {
+	for i, c := range a.life.timers {
+		if int(c.timer) != i+1 || c.deadline < a.life.timers[(i+1)/2-min(1, (i+1)/2)].deadline {
 			return fmt.Errorf("the timers are in disorder at %d", i)
 		}
 	}
