@@ -63,8 +63,8 @@
 //	               timer                none: Unreachable
 //
 // A REJ, and Reject or Release in a state before "established", end the
-// connection. A REJ after it leads to timewait, and so does a peer that uses its
-// queue pair for another connection, by way of a DREQ.
+// connection. A REJ after it leads to timewait. A peer that uses its queue pair
+// for another connection has forgotten the first one: this side sends a DREQ.
 //
 // # Duplicates, losses
 //
