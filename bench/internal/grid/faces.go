@@ -15,137 +15,130 @@ const gib = 1 << 30
 // is compared with.
 const FacesPrefix = "faces/"
 
-// faces are the connection manager, messages, streams, HTTP, regions, and the
-// daemon.
-func (b *builder) faces() {
-	b.connections()
-	b.openConnections()
-	b.floods()
-	b.messages()
-	b.messageLatency()
-	b.web()
-	b.exported()
-	b.daemon()
-}
-
-func (b *builder) face(name, what, unit, value string, c faces.Config) {
+func (g *group) face(name, what, unit, value string, c faces.Config) {
 	who := Rocev2
 	if c.Face == faces.TCP {
 		who = GoTCP
 	}
-	b.add(cell.Cell{
+	g.add(cell.Cell{
 		Name: FacesPrefix + name, Who: who, What: what, Unit: unit, Op: string(c.Test), Size: c.Size, QPs: c.Conns,
-	}, faces.Runner(b.o.A, b.o.B, c, value))
+	}, faces.Runner(g.o.A, g.o.B, c, value))
 }
 
 // perf is the product's tool, as an operator runs it.
-func (b *builder) perf(prefix, test string, size int, unit string) {
+func (g *group) perf(prefix, test string, size int, unit string) {
 	field := map[string]string{cell.Gbps: "gbps", cell.MsgRate: "mpps", cell.Micros: "lat_us_p50"}[unit]
-	b.peer(prefix+"perf/"+test+"/"+cell.Bytes(size), Tool, "rocev2 perf "+test+" of "+cell.Bytes(size), unit, size,
-		faces.Perf(b.o.A, b.o.B, test, size, field))
+	g.peer(prefix+"perf/"+test+"/"+cell.Bytes(size), Tool, "rocev2 perf "+test+" of "+cell.Bytes(size), unit, size,
+		faces.Perf(g.o.A, g.o.B, test, size, field))
 }
 
-func (b *builder) rounds(n int) { b.cells[len(b.cells)-1].Repeat = n }
-
-func (b *builder) connections() {
-	b.group = "faces: connections"
-	b.peer(FacesPrefix+"raw/rtt/spin", RawUDP, "half a round trip of 64 bytes, spinning", cell.Micros, 64, rawudp.RoundTrip(b.o.A, b.o.B, true))
-	b.peer(FacesPrefix+"raw/rtt/block", RawUDP, "half a round trip of 64 bytes, blocking", cell.Micros, 64, rawudp.RoundTrip(b.o.A, b.o.B, false))
+func connections(o Options) []cell.Cell {
+	g := newGroup(o, "faces: connections")
+	g.peer(FacesPrefix+"raw/rtt/spin", RawUDP, "half a round trip of 64 bytes, spinning", cell.Micros, 64, rawudp.RoundTrip(g.o.A, g.o.B, true))
+	g.peer(FacesPrefix+"raw/rtt/block", RawUDP, "half a round trip of 64 bytes, blocking", cell.Micros, 64, rawudp.RoundTrip(g.o.A, g.o.B, false))
 	all := []faces.Face{faces.CM, faces.RDMA, faces.RDMANet, faces.TCP}
 	for _, f := range all {
-		b.face(string(f)+"/connect", "connections made and closed one after the other, "+string(f), cell.PerSecond, "per_second",
+		g.face(string(f)+"/connect", "connections made and closed one after the other, "+string(f), cell.PerSecond, "per_second",
 			faces.Config{Test: faces.Connect, Face: f})
 	}
 	for _, f := range all {
-		b.face(string(f)+"/dial-to-message", "from Dial to the answer of a first message, "+string(f), cell.Micros, "p50_us",
+		g.face(string(f)+"/dial-to-message", "from Dial to the answer of a first message, "+string(f), cell.Micros, "p50_us",
 			faces.Config{Test: faces.First, Face: f})
 	}
+	return g.cells
 }
 
-func (b *builder) openConnections() {
-	b.group = "faces: open connections"
+func openConnections(o Options) []cell.Cell {
+	g := newGroup(o, "faces: open connections")
 	for _, f := range []faces.Face{faces.RDMA, faces.RDMANet, faces.TCP} {
 		for _, used := range []bool{false, true} {
-			if f == faces.TCP && (used || b.o.Quick) {
+			if f == faces.TCP && (used || g.o.Quick) {
 				continue
 			}
 			name, what := string(f)+"/idle/10000", "resident memory of both processes with 10000 open connections"
 			if used {
 				name, what = name+"/used", what+", each of which has carried a message"
 			}
-			b.face(name, what, cell.Megabytes, "both_rss_mb", faces.Config{Test: faces.Idle, Face: f, Conns: 10000, Used: used})
-			b.rounds(b.iterations(3, 1))
+			g.face(name, what, cell.Megabytes, "both_rss_mb", faces.Config{Test: faces.Idle, Face: f, Conns: 10000, Used: used})
+			g.rounds(g.iterations(3, 1))
 		}
 	}
+	return g.cells
 }
 
-func (b *builder) floods() {
-	b.group = "faces: flood"
+func floods(o Options) []cell.Cell {
+	g := newGroup(o, "faces: flood")
 	for _, f := range []faces.Face{faces.CM, faces.RDMA} {
 		for _, from := range []faces.Source{faces.OneSource, faces.ManySources, faces.OwnSource} {
-			b.face(fmt.Sprintf("%s/flood/%s", f, from), "the slowest Dial beside 50000 forged requests a second, source: "+string(from), cell.Millis, "max_ms",
+			g.face(fmt.Sprintf("%s/flood/%s", f, from), "the slowest Dial beside 50000 forged requests a second, source: "+string(from), cell.Millis, "max_ms",
 				faces.Config{Test: faces.Flood, Face: f, From: from, Rate: 50000})
-			b.rounds(b.iterations(3, 1))
+			g.rounds(g.iterations(3, 1))
 		}
 	}
+	return g.cells
 }
 
-func (b *builder) messages() {
-	b.group = "faces: messages"
+func messages(o Options) []cell.Cell {
+	g := newGroup(o, "faces: messages")
 	send := func(name, what, unit string, c faces.Config) {
 		c.Test = faces.Stream
-		b.face(name, what, unit, map[string]string{cell.Gbps: "gbps", cell.MsgRate: "mmsg"}[unit], c)
+		g.face(name, what, unit, map[string]string{cell.Gbps: "gbps", cell.MsgRate: "mmsg"}[unit], c)
 	}
-	b.perf(FacesPrefix, "send_bw", 8, cell.MsgRate)
+	g.perf(FacesPrefix, "send_bw", 8, cell.MsgRate)
 	send("rdma/send/8B", "Send and Recv of 8 bytes", cell.MsgRate, faces.Config{Face: faces.RDMA, Size: 8})
 	send("tcp/send/8B", "Write and Read of 8 bytes", cell.MsgRate, faces.Config{Face: faces.TCP, Size: 8})
-	b.perf(FacesPrefix, "send_bw", mib, cell.Gbps)
-	b.ours(FacesPrefix+"ours/send/1MiB", "SEND of 1 MiB, one queue pair", cell.Gbps, "gbps", stream("send", mib))
+	g.perf(FacesPrefix, "send_bw", mib, cell.Gbps)
+	g.ours(FacesPrefix+"ours/send/1MiB", "SEND of 1 MiB, one queue pair", cell.Gbps, "gbps", stream("send", mib))
 	send("rdma/send/1MiB", "Send and RecvMsg of 1 MiB", cell.Gbps, faces.Config{Face: faces.RDMA, Size: mib, NoCopy: true})
 	send("rdma/send/1MiB/copy", "Send and Recv of 1 MiB", cell.Gbps, faces.Config{Face: faces.RDMA, Size: mib})
 	send("rdmanet/stream/1MiB", "Write and Read of 1 MiB, rdmanet", cell.Gbps, faces.Config{Face: faces.RDMANet, Size: mib})
-	b.raw(FacesPrefix+"raw/4140/icrc", segment4096, true)
+	g.raw(FacesPrefix+"raw/4140/icrc", segment4096, true)
 	send("tcp/stream/1MiB", "Write and Read of 1 MiB, TCP of package net", cell.Gbps, faces.Config{Face: faces.TCP, Size: mib})
+	return g.cells
 }
 
-func (b *builder) messageLatency() {
-	b.group = "faces: latency"
-	b.perf(FacesPrefix, "send_lat", 8, cell.Micros)
+func messageLatency(o Options) []cell.Cell {
+	g := newGroup(o, "faces: latency")
+	g.perf(FacesPrefix, "send_lat", 8, cell.Micros)
 	for _, f := range []faces.Face{faces.RDMA, faces.RDMANet, faces.TCP} {
-		b.face(string(f)+"/lat", "a message of 8 bytes, half a round trip, "+string(f), cell.Micros, "half_us",
+		g.face(string(f)+"/lat", "a message of 8 bytes, half a round trip, "+string(f), cell.Micros, "half_us",
 			faces.Config{Test: faces.Latency, Face: f, Size: 8})
 	}
+	return g.cells
 }
 
-func (b *builder) web() {
-	b.group = "faces: http"
+func web(o Options) []cell.Cell {
+	g := newGroup(o, "faces: http")
 	for _, f := range []faces.Face{faces.RDMANet, faces.TCP} {
-		b.face("http/"+string(f)+"/get/1MiB", "net/http, GET of 1 MiB, one after the other, "+string(f), cell.Gbps, "gbps",
+		g.face("http/"+string(f)+"/get/1MiB", "net/http, GET of 1 MiB, one after the other, "+string(f), cell.Gbps, "gbps",
 			faces.Config{Test: faces.HTTP, Face: f, Size: mib})
 	}
+	return g.cells
 }
 
-func (b *builder) exported() {
-	b.group = "faces: regions"
-	b.perf(FacesPrefix, "read_bw", mib, cell.Gbps)
-	b.peer(FacesPrefix+"region/tool/1GiB", Rocev2, "rocev2 region read of 1 GiB from rocev2d", cell.Gbps, gib, faces.RegionRead(b.o.A, b.o.B, gib))
-	b.rounds(b.iterations(5, 1))
+func exported(o Options) []cell.Cell {
+	g := newGroup(o, "faces: regions")
+	g.perf(FacesPrefix, "read_bw", mib, cell.Gbps)
+	g.peer(FacesPrefix+"region/tool/1GiB", Rocev2, "rocev2 region read of 1 GiB from rocev2d", cell.Gbps, gib, faces.RegionRead(g.o.A, g.o.B, gib))
+	g.rounds(g.iterations(5, 1))
 	c := faces.Config{Test: faces.Region, Face: faces.RDMA, Size: gib}
-	b.face("region/copy/1GiB", "RemoteRegion.CopyTo of 1 GiB, to nowhere", cell.Gbps, "gbps", c)
+	g.face("region/copy/1GiB", "RemoteRegion.CopyTo of 1 GiB, to nowhere", cell.Gbps, "gbps", c)
 	c.NoCopy = true
-	b.face("region/read/1GiB", "RemoteRegion.Read of 1 GiB, into memory", cell.Gbps, "gbps", c)
+	g.face("region/read/1GiB", "RemoteRegion.Read of 1 GiB, into memory", cell.Gbps, "gbps", c)
+	return g.cells
 }
 
-func (b *builder) daemon() {
-	b.group = "faces: daemon"
-	b.face("rocev2d/metrics", "GET /metrics with 10000 connections", cell.Millis, "p50_ms",
+func daemon(o Options) []cell.Cell {
+	g := newGroup(o, "faces: daemon")
+	g.face("rocev2d/metrics", "GET /metrics with 10000 connections", cell.Millis, "p50_ms",
 		faces.Config{Test: faces.Metrics, Face: faces.RDMA, Conns: 10000})
-	b.rounds(b.iterations(3, 1))
-	b.face("rocev2d/page", "first paint of the page with 1000 connections, headless Chromium", cell.Millis, "paint_ms",
+	g.rounds(g.iterations(3, 1))
+	g.face("rocev2d/page", "first paint of the page with 1000 connections, headless Chromium", cell.Millis, "paint_ms",
 		faces.Config{Test: faces.Page, Face: faces.RDMA, Conns: 1000})
-	b.rounds(b.iterations(3, 1))
-	b.cells[len(b.cells)-1].Who = Chromium
-	b.face("rocev2d/idle", "processor time of a daemon that does nothing", cell.Percent, "cpu_percent",
+	g.rounds(g.iterations(3, 1))
+	g.last().Who = Chromium
+	g.face("rocev2d/idle", "processor time of a daemon that does nothing", cell.Percent, "cpu_percent",
 		faces.Config{Test: faces.Resting, Face: faces.RDMA})
-	b.rounds(b.iterations(3, 1))
+	g.rounds(g.iterations(3, 1))
+	return g.cells
 }

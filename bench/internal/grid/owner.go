@@ -20,35 +20,35 @@ const OwnerPrefix = "owner/"
 const manyPrograms = 64
 
 // owned are processes that share the port of an address.
-func owned(b *builder) {
-	b.group = "owner: two programs"
+func owned(o Options) []cell.Cell {
+	g := newGroup(o, "owner: two programs")
 	two := func(test string, size int, unit string) {
 		field := map[string]string{cell.Gbps: "gbps", cell.MsgRate: "mpps", cell.Micros: "lat_us_p50"}[unit]
 		name, what := OwnerPrefix+"perf/"+test+"/"+cell.Bytes(size), "rocev2 perf "+test+" of "+cell.Bytes(size)
-		b.peer(name, Tool, what+", two addresses", unit, size, faces.Perf(b.o.A, b.o.B, test, size, field))
-		b.peer(name+"/one", Tool, what+", one address", unit, size, shared(faces.Perf(b.o.A, b.o.A, test, size, field), b.o.A))
-		b.peer(name+"/owners", Tool, what+", two addresses with an owner each", unit, size, shared(faces.Perf(b.o.A, b.o.B, test, size, field), b.o.A, b.o.B))
+		g.peer(name, Tool, what+", two addresses", unit, size, faces.Perf(g.o.A, g.o.B, test, size, field))
+		g.peer(name+"/one", Tool, what+", one address", unit, size, shared(faces.Perf(g.o.A, g.o.A, test, size, field), g.o.A))
+		g.peer(name+"/owners", Tool, what+", two addresses with an owner each", unit, size, shared(faces.Perf(g.o.A, g.o.B, test, size, field), g.o.A, g.o.B))
 	}
 	two("write_bw", mib, cell.Gbps)
 	two("write_bw", 8, cell.MsgRate)
 	two("send_lat", 8, cell.Micros)
 
-	b.group = "owner: many programs"
+	g.name = "owner: many programs"
 	many := func(size, depth, burst int, unit string) {
 		value := map[string]string{cell.Gbps: "gbps", cell.MsgRate: "mmsg"}[unit]
 		c := ours.Config{Test: ours.Stream, Op: "write", Size: size, QPs: manyPrograms, Depth: depth, Burst: burst, MTU: 4096}
-		addrs := ours.Addrs{A: b.o.A, B: b.o.B}
+		addrs := ours.Addrs{A: g.o.A, B: g.o.B}
 		name, what := OwnerPrefix+"many/write/"+cell.Bytes(size), fmt.Sprintf("RDMA WRITE of %s, %d outstanding, ", cell.Bytes(size), depth)
 		add := func(name, what string, run runFunc) {
-			b.add(cell.Cell{Name: name, Who: Rocev2, What: what, Unit: unit, Op: c.Op, Size: size, QPs: c.QPs, Depth: depth, MTU: c.MTU}, run)
+			g.add(cell.Cell{Name: name, Who: Rocev2, What: what, Unit: unit, Op: c.Op, Size: size, QPs: c.QPs, Depth: depth, MTU: c.MTU}, run)
 		}
 		add(name, fmt.Sprintf("%s%d queue pairs of one process", what, c.QPs), ours.Runner(addrs, c, value))
-		add(name+"/processes", fmt.Sprintf("%s%d processes on one address with one each", what, c.QPs), shared(ours.ManyRunner(addrs, c, value), b.o.B))
+		add(name+"/processes", fmt.Sprintf("%s%d processes on one address with one each", what, c.QPs), shared(ours.ManyRunner(addrs, c, value), g.o.B))
 	}
 	many(64<<10, 2*manyPrograms, 1, cell.Gbps)
 	many(8, rateDepth, rateDepth/manyPrograms, cell.MsgRate)
 
-	b.group = "owner: connections"
+	g.name = "owner: connections"
 	for _, c := range []struct {
 		name, what, unit, value string
 		test                    faces.Test
@@ -57,9 +57,10 @@ func owned(b *builder) {
 		{"cm/dial-to-message", "from Dial to the answer of a first message, cm", cell.Micros, "p50_us", faces.First},
 	} {
 		f := faces.Config{Test: c.test, Face: faces.CM}
-		b.peer(OwnerPrefix+c.name, Rocev2, c.what, c.unit, 0, faces.Runner(b.o.A, b.o.B, f, c.value))
-		b.peer(OwnerPrefix+c.name+"/owners", Rocev2, c.what+", both ports with an owner", c.unit, 0, shared(faces.Runner(b.o.A, b.o.B, f, c.value), b.o.A, b.o.B))
+		g.peer(OwnerPrefix+c.name, Rocev2, c.what, c.unit, 0, faces.Runner(g.o.A, g.o.B, f, c.value))
+		g.peer(OwnerPrefix+c.name+"/owners", Rocev2, c.what+", both ports with an owner", c.unit, 0, shared(faces.Runner(g.o.A, g.o.B, f, c.value), g.o.A, g.o.B))
 	}
+	return g.cells
 }
 
 // shared returns run with the ports of addresses owned by this process

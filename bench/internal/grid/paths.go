@@ -24,26 +24,28 @@ const pathRate = 1e9
 
 // paths: losses and delays of a network, the same for all. Each run has a path
 // of its own.
-func paths(b *builder) {
+func paths(o Options) []cell.Cell {
+	g := newGroup(o, "")
 	rtts := []time.Duration{100 * time.Microsecond, time.Millisecond, 10 * time.Millisecond}
 	losses := []float64{0, 0.001, 0.01}
-	if b.o.Quick {
+	if g.o.Quick {
 		rtts = rtts[1:]
 	}
 	for _, rtt := range rtts {
 		for _, loss := range losses {
-			addPath(b, path.Config{
+			addPath(g, path.Config{
 				Rate: pathRate, RTT: rtt, Loss: loss, MTU: pathMTU, Seed: 1,
 				Queue: max(1<<20, int(pathRate/8*rtt.Seconds())),
 			})
 		}
 	}
+	return g.cells
 }
 
 // addPath adds the cells of one path.
-func addPath(b *builder, c path.Config) {
+func addPath(g *group, c path.Config) {
 	name := fmt.Sprintf("path/%v/%g%%", c.RTT, c.Loss*100)
-	b.group = name
+	g.name = name
 	what := fmt.Sprintf(", %g Gb/s, round trip %v, %g %% lost", float64(c.Rate)/1e9, c.RTT, c.Loss*100)
 	addrs := ours.Addrs{A: path.AddrA, B: path.AddrB}
 	write := ours.Config{Test: ours.Stream, Op: "write", Size: mib, QPs: 1, Depth: 16, MTU: 4096, Path: true}
@@ -62,7 +64,7 @@ func addPath(b *builder, c path.Config) {
 		{IPerf3, "tcp/bbr", "one TCP stream, bbr", peers.IPerfOver(addrs.A, addrs.B, "bbr")},
 		{QUIC, "quic-go", "one stream", quicpeer.Throughput(addrs.A, addrs.B)},
 	} {
-		b.add(cell.Cell{Name: name + "/" + m.name, Who: m.who, What: m.what + what, Unit: cell.Gbps, Size: mib, Loss: c.Loss * 100, Needs: path.Available()}, over(c, m.run))
+		g.add(cell.Cell{Name: name + "/" + m.name, Who: m.who, What: m.what + what, Unit: cell.Gbps, Size: mib, Loss: c.Loss * 100, Needs: path.Available()}, over(c, m.run))
 	}
 }
 
@@ -85,8 +87,8 @@ func SlowPath(rtt time.Duration, loss float64, who string) string {
 // run in emulated guests, and between two of ours. The path is so slow that the
 // processor of a guest is not the limit, which is what the cells without loss
 // show. Rounds of 100 µs are left out: a guest needs as long itself.
-func slowPaths(b *builder) {
-	b.group = "slow path"
+func slowPaths(o Options) []cell.Cell {
+	g := newGroup(o, "slow path")
 	addrs := ours.Addrs{A: path.AddrA, B: path.AddrB}
 	for _, rtt := range SlowRTTs {
 		for _, loss := range SlowLosses {
@@ -96,7 +98,7 @@ func slowPaths(b *builder) {
 			foreign.Foreign = true
 			what := fmt.Sprintf(", 100 Mb/s, round trip %v, %g %% lost", rtt, loss*100)
 			add := func(who, name, ends, needs string, run runFunc) {
-				b.add(cell.Cell{Name: SlowPath(rtt, loss, name), Who: who, What: "RDMA WRITE of 1 MiB, " + ends + what, Unit: cell.Gbps,
+				g.add(cell.Cell{Name: SlowPath(rtt, loss, name), Who: who, What: "RDMA WRITE of 1 MiB, " + ends + what, Unit: cell.Gbps,
 					Size: mib, Loss: loss * 100, Repeat: 3, Needs: needs}, run)
 			}
 			add(Rocev2, "write", "between two of ours", path.Available(), long(over(c, ours.Runner(addrs, native, "gbps"))))
@@ -104,6 +106,7 @@ func slowPaths(b *builder) {
 			add(Rxe, "rxe", "rxe to rxe of two guests", kernel.Available(), long(kernel.OverPath(c, "write", mib, bulkDepth)))
 		}
 	}
+	return g.cells
 }
 
 // long has a run take long enough to count messages of 1 MiB at slowRate, of

@@ -14,11 +14,11 @@ const (
 	LastSize  = 256 << 10
 )
 
-func (b *builder) curve() (sizes []int) {
+func (g *group) curve() (sizes []int) {
 	for size := FirstSize; size <= LastSize; size *= 2 {
 		sizes = append(sizes, size)
 	}
-	if b.o.Quick {
+	if g.o.Quick {
 		return sizes
 	}
 	return append(append([]int{8, 64, 512}, sizes...), mib, 4*mib)
@@ -28,49 +28,53 @@ func (b *builder) curve() (sizes []int) {
 func SizeCell(op string, size int) string { return "ours/" + op + "/size=" + cell.Bytes(size) }
 
 // sizes: the curve over the message size.
-func (b *builder) sizes() {
-	b.group = "sizes"
-	for _, size := range b.curve() {
+func sizes(o Options) []cell.Cell {
+	g := newGroup(o, "sizes")
+	for _, size := range g.curve() {
 		depth := min(max(8*mib/size, 8), 1024)
 		for _, op := range []string{"write", "send", "read"} {
 			burst := min(max(depth/16, 1), 32)
-			b.ours(SizeCell(op, size), fmt.Sprintf("%s of %s", verb(op), cell.Bytes(size)), cell.Gbps, "gbps",
+			g.ours(SizeCell(op, size), fmt.Sprintf("%s of %s", verb(op), cell.Bytes(size)), cell.Gbps, "gbps",
 				ours.Config{Test: ours.Stream, Op: op, Size: size, Depth: depth, Burst: burst})
 		}
 	}
+	return g.cells
 }
 
 // toolSizes: the same by the tool, which posts requests one by one.
-func (b *builder) toolSizes() {
-	b.group = "sizes, tool"
+func toolSizes(o Options) []cell.Cell {
+	g := newGroup(o, "sizes, tool")
 	for size := FirstSize; size <= LastSize; size *= 2 {
-		if b.o.Quick && size > 64<<10 {
+		if g.o.Quick && size > 64<<10 {
 			break
 		}
 		for _, op := range []string{"write", "send", "read"} {
-			b.perf("", op+"_bw", size, cell.Gbps)
-			b.cells[len(b.cells)-1].Op = op
+			g.perf("", op+"_bw", size, cell.Gbps)
+			g.last().Op = op
 		}
 	}
+	return g.cells
 }
 
-func (b *builder) depths() {
-	b.group = "depths"
+func depths(o Options) []cell.Cell {
+	g := newGroup(o, "depths")
 	for _, depth := range []int{1, 2, 8, 32, 128} {
 		for _, op := range []string{"write", "read"} {
-			b.ours(fmt.Sprintf("ours/%s/64KiB/depth=%d", op, depth), fmt.Sprintf("%s of 64 KiB, %d outstanding", verb(op), depth), cell.Gbps, "gbps",
+			g.ours(fmt.Sprintf("ours/%s/64KiB/depth=%d", op, depth), fmt.Sprintf("%s of 64 KiB, %d outstanding", verb(op), depth), cell.Gbps, "gbps",
 				ours.Config{Test: ours.Stream, Op: op, Size: 64 << 10, Depth: depth})
-			b.cells[len(b.cells)-1].Repeat = 3
+			g.rounds(3)
 		}
 	}
+	return g.cells
 }
 
-func (b *builder) mtus() {
-	b.group = "path MTUs"
+func mtus(o Options) []cell.Cell {
+	g := newGroup(o, "path MTUs")
 	for _, mtu := range []int{256, 512, 1024, 2048, 4096} {
 		c := stream("write", mib)
 		c.MTU = mtu
-		b.ours(fmt.Sprintf("ours/write/1MiB/pathmtu=%d", mtu), fmt.Sprintf("RDMA WRITE of 1 MiB, path MTU %d", mtu), cell.Gbps, "gbps", c)
-		b.cells[len(b.cells)-1].Repeat = 3
+		g.ours(fmt.Sprintf("ours/write/1MiB/pathmtu=%d", mtu), fmt.Sprintf("RDMA WRITE of 1 MiB, path MTU %d", mtu), cell.Gbps, "gbps", c)
+		g.rounds(3)
 	}
+	return g.cells
 }
