@@ -323,27 +323,15 @@ func (ch *EventChannel) DevicesChanged() {
 func (ch *EventChannel) spread(id *ID, d *verbs.Device) {
 	id.mu.Lock()
 	defer id.mu.Unlock()
-	if id.closed || !id.wild || id.state != idBound && id.state != idListening || !covers(id.family, id.afOnly, d) ||
-		slices.ContainsFunc(id.held, func(h held) bool { return h.dev == d }) {
+	if id.state != idBound && id.state != idListening {
 		return
 	}
-	m, err := managerOf(d)
-	if err != nil {
-		return
-	}
-	if _, err := m.ports.take(id.space, id.local.Port(), id.reuse); err != nil {
-		return
-	}
-	h := hold(d, nil)
-	if id.state == idListening && listenOn(h, id, id.backlog) != nil {
-		m.ports.give(id.space, id.local.Port())
-		return
-	}
-	if id.held = append(id.held, h); len(id.held) > 1 {
-		id.m, id.local = nil, netip.AddrPortFrom(id.family, id.local.Port())
-	} else {
-		id.m, id.local = m, netip.AddrPortFrom(d.Addr(), id.local.Port())
-	}
+	id.at.add(d, func(h held) error {
+		if id.state == idBound {
+			return nil
+		}
+		return h.listenFor(id, id.backlog)
+	})
 }
 
 // towards returns a device that leads to a peer.

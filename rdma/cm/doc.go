@@ -15,8 +15,9 @@
 // for the number and the Q_Key of its queue pair.
 //
 // The first use of a device makes its manager, which has the management queue
-// pair and lives as long as the device. It has no goroutine and one timer, and
-// an idle connection costs no work.
+// pair and lives as long as the device. It has one timer and no goroutine that
+// lasts: one is started to handle datagrams that have come, or an end, and ends
+// then. An idle connection costs no work.
 //
 // Requests come from a network that may be hostile: attackers can forge them.
 // How many are held at once is bounded, in all, for each listener and for each

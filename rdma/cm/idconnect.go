@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"slices"
 
 	"github.com/gosoftroce/rocev2/rdma/cm/agent"
 	"github.com/gosoftroce/rocev2/rocev2/mad"
@@ -19,17 +18,17 @@ import (
 func (id *ID) Listen(backlog int) error {
 	id.mu.Lock()
 	defer id.mu.Unlock()
-	if err := id.want("Listen", idIdle, idBound); err != nil {
+	if err := id.state.want("Listen", idIdle, idBound); err != nil {
 		return err
 	}
 	if id.state == idIdle {
-		if err := id.bind(netip.AddrPort{}); err != nil {
+		if err := id.at.to(id.out.channel(), netip.AddrPort{}); err != nil {
 			return fmt.Errorf("cm: listen: %w", err)
 		}
 		id.state = idBound
 	}
-	for _, h := range id.held {
-		err := listenOn(h, id, backlog)
+	for _, h := range id.at.held {
+		err := h.listenFor(id, backlog)
 		if err == nil {
 			continue
 		}
@@ -38,25 +37,11 @@ func (id *ID) Listen(backlog int) error {
 		}
 		id.listening = nil
 		if errors.Is(err, agent.ErrListening) { // the port is shared
-			err = &PortError{Space: id.space, Port: id.local.Port()}
+			err = &PortError{Space: id.at.space, Port: id.at.local.Port()}
 		}
-		return fmt.Errorf("cm: listen on %v: %w", id.local, err)
+		return fmt.Errorf("cm: listen on %v: %w", id.at.local, err)
 	}
 	id.state, id.backlog = idListening, backlog
-	return nil
-}
-
-// listenOn has an ID listen on a device.
-func listenOn(h held, id *ID, backlog int) error {
-	m, err := managerOf(h.dev)
-	if err != nil {
-		return err
-	}
-	l := &idListener{id: id, m: m, held: h, typ: id.typ, addr: netip.AddrPortFrom(h.dev.Addr(), id.local.Port())}
-	if err := m.listen(l.service(), backlog, l); err != nil {
-		return err
-	}
-	id.listening = append(id.listening, l)
 	return nil
 }
 
@@ -69,7 +54,21 @@ type idListener struct {
 	held held
 }
 
-func (l *idListener) service() mad.ServiceID { return l.id.space.Service(l.addr.Port()) }
+// listenFor listens for an ID on a device.
+func (h held) listenFor(id *ID, backlog int) error {
+	m, err := managerOf(h.dev)
+	if err != nil {
+		return err
+	}
+	l := &idListener{id: id, m: m, held: h, typ: id.terms.typ, addr: netip.AddrPortFrom(h.dev.Addr(), id.at.local.Port())}
+	if err := m.listen(l.service(), backlog, l); err != nil {
+		return err
+	}
+	id.listening = append(id.listening, l)
+	return nil
+}
+
+func (l *idListener) service() mad.ServiceID { return l.id.at.space.Service(l.addr.Port()) }
 
 func (l *idListener) close() {
 	l.m.lock()
@@ -87,11 +86,11 @@ func (l *idListener) event(e *agent.Event) {
 		l.m.refuse(e, reason, info)
 		return
 	}
-	id := &ID{space: l.id.space, typ: l.typ, state: idRequested, m: l.m,
-		held: []held{l.held.share()}, local: l.addr, peer: a.remote, id: e.ID, params: a.params, ece: a.ece}
+	id := &ID{state: idRequested, peer: a.remote, id: e.ID, terms: terms{typ: l.typ, params: a.params, ece: a.ece},
+		at: binding{space: l.id.at.space, m: l.m, held: []held{l.held.share()}, local: l.addr}}
 	id.out.ch = l.id.out.channel()
 	if id.out.ch.enter(id) != nil {
-		id.held[0].release()
+		id.at.held[0].release()
 		l.m.agent.Release(l.m.now(), e.ID)
 		return
 	}
@@ -110,17 +109,17 @@ func (l *idListener) event(e *agent.Event) {
 func (id *ID) Connect(p *ConnParam) error {
 	id.mu.Lock()
 	defer id.mu.Unlock()
-	if err := id.want("Connect", idRouteResolved); err != nil {
+	if err := id.state.want("Connect", idRouteResolved); err != nil {
 		return err
 	}
 	if p == nil {
 		p = &ConnParam{ResponderResources: maxRdAtomic, InitiatorDepth: maxRdAtomic, RetryCount: 7, RNRRetryCount: 7}
 	}
 	var err error
-	if id.typ == verbs.UD {
-		err = askFor(id, p)
-	} else {
-		err = connect(id, p)
+	if id.terms.typ == verbs.UD {
+		id.id, err = id.ask(p)
+	} else if err = id.terms.offer(p, id.at.m, id.qp, id.at.local, id.peer); err == nil {
+		err = id.request()
 	}
 	if err != nil {
 		return fmt.Errorf("cm: connect to %v: %w", id.peer, err)
@@ -129,57 +128,25 @@ func (id *ID) Connect(p *ConnParam) error {
 	return nil
 }
 
-func connect(id *ID, p *ConnParam) error {
-	if err := tooLong("REQ of RDMA-CM", len(p.PrivateData), MaxDialPrivate); err != nil {
-		return err
+// ask sends a SIDR_REQ.
+func (id *ID) ask(p *ConnParam) (agent.ID, error) {
+	if err := tooLong("SIDR_REQ of RDMA-CM", len(p.PrivateData), MaxResolvePrivate); err != nil {
+		return 0, err
 	}
-	c := &id.cfg
-	c.ResponderResources, c.InitiatorDepth = verbs.Set(p.ResponderResources), verbs.Set(p.InitiatorDepth)
-	c.RetryCount, c.RNRRetry, c.FlowControl, c.PrivateData = verbs.Set(p.RetryCount), verbs.Set(p.RNRRetryCount), p.FlowControl, p.PrivateData
-	id.req = c.request(id.typ, id.local, id.peer, randomPSN(id.m.dev))
-	c.PrivateData = nil
-	id.req.ECE = id.m.withSlots(id.req.ECE)
-	id.req.PathMTU = uint8(id.m.dev.PathMTU(id.peer.Addr()))
-	if id.req.LocalQPN, id.req.SRQ = p.QPN, p.SRQ; id.qp != nil {
-		id.req.LocalQPN, id.req.SRQ = id.qp.QPN(), id.qp.Config().SRQ != nil
-	}
-	if id.req.LocalQPN == 0 {
-		return errors.New("there is no queue pair: call CreateQP, or set QPN")
-	}
-	return sendRequest(id)
+	ip, m := ipHeader(id.at.local, id.peer), id.at.m
+	m.lock()
+	defer m.unlock()
+	return m.ask(id, &agent.SIDRRequest{Path: id.terms.path(id.at.local, id.peer), ServiceID: id.at.space.Service(id.peer.Port()),
+		Patience: id.patience, Private: append(ip.AppendTo(nil), p.PrivateData...)})
 }
 
-// sendRequest sends the REQ.
-func sendRequest(id *ID) error {
-	id.m.lock()
-	defer id.m.unlock()
-	if id.m.closed {
-		return id.m.errOver()
-	}
-	cid, err := id.m.agent.Connect(id.m.now(), &agent.ConnectRequest{Path: pathOf(id), REQ: id.req, Patience: id.patience})
+// request sends the REQ of the terms.
+func (id *ID) request() error {
+	r := agent.ConnectRequest{Path: id.terms.path(id.at.local, id.peer), REQ: id.terms.req, Patience: id.patience}
+	cid, err := id.at.m.connect(id, &r)
 	if err == nil {
 		id.id = cid
-		id.m.ids[cid] = id
 	}
-	return err
-}
-
-func pathOf(id *ID) agent.Path {
-	return agent.Path{Local: id.local.Addr().WithZone(""), Remote: id.peer.Addr().WithZone(""), TrafficClass: id.cfg.TrafficClass,
-		FlowLabel: id.req.Primary.FlowLabel}
-}
-
-// askFor sends a SIDR_REQ.
-func askFor(id *ID, p *ConnParam) error {
-	if err := tooLong("SIDR_REQ of RDMA-CM", len(p.PrivateData), MaxResolvePrivate); err != nil {
-		return err
-	}
-	ip := ipHeader(id.local, id.peer)
-	id.m.lock()
-	defer id.m.unlock()
-	cid, err := id.m.ask(id, &agent.SIDRRequest{Path: pathOf(id), ServiceID: id.space.Service(id.peer.Port()), Patience: id.patience,
-		Private: append(ip.AppendTo(nil), p.PrivateData...)})
-	id.id = cid
 	return err
 }
 
@@ -191,17 +158,19 @@ func askFor(id *ID, p *ConnParam) error {
 func (id *ID) Accept(p *ConnParam) error {
 	id.mu.Lock()
 	defer id.mu.Unlock()
-	if err := id.want("Accept", idRequested); err != nil {
+	if err := id.state.want("Accept", idRequested); err != nil {
 		return err
 	}
 	if p == nil {
-		p = &ConnParam{ResponderResources: maxRdAtomic, InitiatorDepth: maxRdAtomic, RNRRetryCount: 7, FlowControl: id.params.FlowControl}
+		p = &ConnParam{ResponderResources: maxRdAtomic, InitiatorDepth: maxRdAtomic, RNRRetryCount: 7, FlowControl: id.terms.params.FlowControl}
 	}
 	var err error
-	if id.typ == verbs.UD {
-		err = answerTo(id, p, mad.SIDRSuccess)
-	} else {
-		err = id.accept(p)
+	if id.terms.typ == verbs.UD {
+		err = id.answer(p, mad.SIDRSuccess)
+	} else if rep, bad := id.terms.grant(p, id.at.m, id.qp, id.peer.Addr()); bad != nil {
+		err = bad
+	} else if err = id.at.m.accept(id, id.id, rep); err == nil {
+		id.state = idAccepted
 	}
 	if err != nil {
 		return fmt.Errorf("cm: accept %v: %w", id.peer, err)
@@ -209,48 +178,8 @@ func (id *ID) Accept(p *ConnParam) error {
 	return nil
 }
 
-func (id *ID) accept(p *ConnParam) error {
-	if err := tooLong("REP", len(p.PrivateData), MaxAcceptPrivate); err != nil {
-		return err
-	}
-	if id.qp == nil && p.QPN == 0 {
-		return errors.New("there is no queue pair: call CreateQP, or set QPN")
-	}
-	w, rep := acceptanceOf(id, p)
-	rep.ECE = id.m.withSlots(rep.ECE)
-	if rep.LocalQPN, rep.SRQ = p.QPN, p.SRQ; id.qp != nil {
-		rep.LocalQPN, rep.SRQ = id.qp.QPN(), id.qp.Config().SRQ != nil
-		if err := w.apply(id.qp); err != nil {
-			return err
-		}
-	}
-	id.m.lock()
-	defer id.m.unlock()
-	if id.m.closed {
-		return id.m.errOver()
-	}
-	if err := id.m.agent.Accept(id.m.now(), id.id, rep); err != nil {
-		return gone(err)
-	}
-	id.state = idAccepted
-	return nil
-}
-
-// acceptanceOf returns the terms. InitQPAttr may have asked for them before:
-// then they are those.
-func acceptanceOf(id *ID, p *ConnParam) (*wiring, *mad.REP) {
-	w, rep := acceptance(id.peer.Addr(), id.params, id.ece, randomPSN(id.m.dev), &AcceptConfig{
-		PrivateData: p.PrivateData, FlowControl: p.FlowControl, ECE: id.localECE, RNRRetry: verbs.Set(p.RNRRetryCount),
-		ResponderResources: verbs.Set(p.ResponderResources), InitiatorDepth: verbs.Set(p.InitiatorDepth)})
-	if id.wiring != nil {
-		w.rqPSN, rep.StartingPSN = id.wiring.rqPSN, id.wiring.rqPSN
-	}
-	id.wiring = w
-	return w, rep
-}
-
-// answerTo sends a SIDR_REP.
-func answerTo(id *ID, p *ConnParam, status mad.SIDRStatus) error {
+// answer sends a SIDR_REP.
+func (id *ID) answer(p *ConnParam, status mad.SIDRStatus) error {
 	if err := tooLong("SIDR_REP", len(p.PrivateData), MaxAnswerPrivate); err != nil {
 		return err
 	}
@@ -266,7 +195,7 @@ func answerTo(id *ID, p *ConnParam, status mad.SIDRStatus) error {
 			rep.QKey = QKey
 		}
 	}
-	err := id.m.answer(id.id, rep)
+	err := id.at.m.answer(id.id, rep)
 	if err == nil {
 		id.state = idConnected
 	}
@@ -276,26 +205,26 @@ func answerTo(id *ID, p *ConnParam, status mad.SIDRStatus) error {
 // Reject refuses the request that the ID was made for, or the peer's answer
 // (EventConnectResponse): rdma_reject. data has up to 148 bytes, of datagrams
 // 136.
-func (id *ID) Reject(data []byte) error { return reject(id, ReasonConsumer, data) }
+func (id *ID) Reject(data []byte) error { return id.reject(ReasonConsumer, data) }
 
 // RejectECE refuses because of what the peer says of itself: rdma_reject_ece.
-func (id *ID) RejectECE(data []byte) error { return reject(id, ReasonVendorOption, data) }
+func (id *ID) RejectECE(data []byte) error { return id.reject(ReasonVendorOption, data) }
 
-func reject(id *ID, reason Reason, data []byte) error {
+func (id *ID) reject(reason Reason, data []byte) error {
 	id.mu.Lock()
 	defer id.mu.Unlock()
-	if err := id.want("Reject", idRequested, idReplied); err != nil {
+	if err := id.state.want("Reject", idRequested, idReplied); err != nil {
 		return err
 	}
 	var err error
-	if id.typ == verbs.UD {
-		err = answerTo(id, &ConnParam{PrivateData: data}, mad.SIDRRejected)
+	if id.terms.typ == verbs.UD {
+		err = id.answer(&ConnParam{PrivateData: data}, mad.SIDRRejected)
 	} else if err = tooLong("REJ", len(data), MaxRejectPrivate); err == nil {
 		var info []byte
-		if id.ece.native() {
+		if id.terms.ece.native() {
 			info = marker
 		}
-		err = id.m.reject(id.id, reason, info, data)
+		err = id.at.m.reject(id.id, reason, info, data)
 	}
 	if err != nil {
 		return fmt.Errorf("cm: reject %v: %w", id.peer, err)
@@ -309,8 +238,8 @@ func reject(id *ID, reason Reason, data []byte) error {
 func (id *ID) Take() {
 	id.mu.Lock()
 	defer id.mu.Unlock()
-	if id.want("Take", idRequested) == nil {
-		id.m.take(id.id)
+	if id.state.want("Take", idRequested) == nil {
+		id.at.m.take(id.id)
 	}
 }
 
@@ -319,10 +248,10 @@ func (id *ID) Take() {
 func (id *ID) Ignore() error {
 	id.mu.Lock()
 	defer id.mu.Unlock()
-	if err := id.want("Ignore", idRequested); err != nil {
+	if err := id.state.want("Ignore", idRequested); err != nil {
 		return err
 	}
-	if err := id.m.ignore(id.id); err != nil {
+	if err := id.at.m.ignore(id.id); err != nil {
 		return fmt.Errorf("cm: ignore %v: %w", id.peer, err)
 	}
 	id.state = idOver
@@ -334,24 +263,14 @@ func (id *ID) Ignore() error {
 func (id *ID) Establish() error {
 	id.mu.Lock()
 	defer id.mu.Unlock()
-	if err := id.want("Establish", idReplied); err != nil {
+	if err := id.state.want("Establish", idReplied); err != nil {
 		return err
 	}
-	return ready(id)
-}
-
-// ready sends the RTU.
-func ready(id *ID) error {
-	id.m.lock()
-	defer id.m.unlock()
-	if id.m.closed {
-		return id.m.errOver()
+	err := id.at.m.establish(id.id)
+	if err == nil {
+		id.state = idConnected
 	}
-	if err := id.m.agent.Ready(id.m.now(), id.id, nil); err != nil {
-		return gone(err)
-	}
-	id.state = idConnected
-	return nil
+	return err
 }
 
 // Notify tells of an event of the queue pair: rdma_notify. With
@@ -360,16 +279,16 @@ func ready(id *ID) error {
 func (id *ID) Notify(e verbs.Event) error {
 	id.mu.Lock()
 	defer id.mu.Unlock()
-	if err := id.want("Notify", idAccepted, idConnected); err != nil {
+	if err := id.state.want("Notify", idAccepted, idConnected); err != nil {
 		return err
 	}
 	if e != verbs.EventCommEstablished {
 		return fmt.Errorf("cm: Notify: %v means nothing to the connection manager; only %v does", e, verbs.EventCommEstablished)
 	}
-	id.m.lock()
-	defer id.m.unlock()
-	if !id.m.closed {
-		id.m.agent.Communicated(id.id)
+	id.at.m.lock()
+	defer id.at.m.unlock()
+	if !id.at.m.closed {
+		id.at.m.agent.Communicated(id.id)
 	}
 	return nil
 }
@@ -380,22 +299,22 @@ func (id *ID) Notify(e verbs.Event) error {
 func (id *ID) Disconnect() error {
 	id.mu.Lock()
 	defer id.mu.Unlock()
-	if err := id.want("Disconnect", idConnected, idAccepted, idDisconnecting); err != nil {
+	if err := id.state.want("Disconnect", idConnected, idAccepted, idDisconnecting); err != nil {
 		return err
 	}
-	if id.typ == verbs.UD {
+	if id.terms.typ == verbs.UD {
 		return errors.New("cm: Disconnect: datagrams have no connection")
 	}
 	fail(id.qp)
-	id.m.lock()
-	defer id.m.unlock()
-	if id.m.closed {
-		return id.m.errOver()
+	id.at.m.lock()
+	defer id.at.m.unlock()
+	if id.at.m.closed {
+		return id.at.m.errOver()
 	}
-	err := id.m.agent.Disconnect(id.m.now(), id.id, nil)
+	err := id.at.m.agent.Disconnect(id.at.m.now(), id.id, nil)
 	if state := (*agent.StateError)(nil); errors.As(err, &state) {
 		if state.State == agent.StateREPSent { // the peer is not ready: as Linux does
-			id.m.release(id.id)
+			id.at.m.release(id.id)
 			id.state = idOver
 		}
 		return nil // it is under way, or over
@@ -412,12 +331,12 @@ func (id *ID) Disconnect() error {
 func (id *ID) InitQPAttr(s verbs.State) (*verbs.Attr, verbs.AttrMask, error) {
 	id.mu.Lock()
 	defer id.mu.Unlock()
-	w := id.wiring
+	w := id.terms.wiring
 	if w == nil && id.state == idRequested {
-		w, _ = acceptanceOf(id, &ConnParam{ResponderResources: maxRdAtomic, InitiatorDepth: maxRdAtomic, RNRRetryCount: 7})
+		w, _ = id.terms.acceptance(id.peer.Addr(), randomPSN(id.at.m.dev), &ConnParam{ResponderResources: maxRdAtomic, InitiatorDepth: maxRdAtomic, RNRRetryCount: 7})
 	}
 	if w == nil {
-		w = &wiring{params: Params{Type: id.typ, ResponderResources: maxRdAtomic}}
+		w = &wiring{params: Params{Type: id.terms.typ, ResponderResources: maxRdAtomic}}
 		if s != verbs.StateInit {
 			return nil, 0, &StateError{Op: "InitQPAttr", State: id.state.String(), Want: "one with a request or a reply of the peer"}
 		}
@@ -443,35 +362,17 @@ func (id *ID) InitQPAttr(s verbs.State) (*verbs.Attr, verbs.AttrMask, error) {
 func (id *ID) JoinMulticast(group netip.Addr) error {
 	id.mu.Lock()
 	defer id.mu.Unlock()
-	if err := id.want("JoinMulticast", idBound, idAddrResolved, idRouteResolved, idConnected); err != nil {
+	if err := id.state.want("JoinMulticast", idBound, idAddrResolved, idRouteResolved, idConnected); err != nil {
 		return err
 	}
 	group = group.Unmap().WithZone("")
-	err := join(id, group)
+	err := id.groups.join(id.at.m, id.qp, group)
 	if err != nil {
 		id.tell(failure(EventMulticastError, fmt.Errorf("cm: join %v: %w", group, err)))
 		return nil
 	}
 	id.tell(Event{Type: EventMulticastJoin, UD: UDParam{QPN: verbs.MulticastQPN, QKey: QKey,
-		AV: verbs.AddressVector{DGID: group, TrafficClass: id.cfg.TrafficClass}}})
-	return nil
-}
-
-func join(id *ID, group netip.Addr) error {
-	switch {
-	case id.m == nil:
-		return errors.New("the ID is bound to no device, or to several")
-	case slices.Contains(id.groups, group):
-		return errors.New("the ID has joined it already")
-	case !group.IsMulticast() || group.Is4() != id.m.dev.Addr().Unmap().Is4():
-		return verbs.ErrNotGroup
-	case id.qp == nil:
-		return nil
-	}
-	if err := id.qp.Attach(group); err != nil {
-		return err
-	}
-	id.groups = append(id.groups, group)
+		AV: verbs.AddressVector{DGID: group, TrafficClass: id.terms.cfg.TrafficClass}}})
 	return nil
 }
 
@@ -480,10 +381,5 @@ func (id *ID) LeaveMulticast(group netip.Addr) error {
 	id.mu.Lock()
 	defer id.mu.Unlock()
 	group = group.Unmap().WithZone("")
-	i := slices.Index(id.groups, group)
-	if i < 0 {
-		return fmt.Errorf("cm: leave %v: %w", group, verbs.ErrNotAttached)
-	}
-	id.groups = slices.Delete(id.groups, i, i+1)
-	return id.qp.Detach(group)
+	return id.groups.leave(id.qp, group)
 }

@@ -1,8 +1,6 @@
 package cm
 
 import (
-	"errors"
-
 	"github.com/gosoftroce/rocev2/rdma/cm/agent"
 	"github.com/gosoftroce/rocev2/verbs"
 )
@@ -11,9 +9,9 @@ import (
 // takes it: then the calls that it has made before are done.
 func (id *ID) event(e *agent.Event) {
 	if e.Kind.Final() {
-		delete(id.m.ids, e.ID)
+		delete(id.at.m.ids, e.ID)
 		if id.out.forgotten(id) {
-			id.m.tasks.Go(func() { id.Close() }) // it may close the device
+			id.at.m.tasks.Go(func() { id.Close() }) // it may close the device
 			return
 		}
 	}
@@ -33,10 +31,10 @@ func (id *ID) make(p *pending) *Event {
 	}
 	id.mu.Lock()
 	defer id.mu.Unlock()
-	if id.closed {
+	if id.state == idClosed {
 		return nil
 	}
-	e := translate(id, p.raw)
+	e := id.translate(p.raw)
 	if e != nil {
 		e.ID = id
 	}
@@ -45,23 +43,23 @@ func (id *ID) make(p *pending) *Event {
 
 // translate says what an event of the agent means to the program, and does what
 // it calls for.
-func translate(id *ID, e *agent.Event) *Event {
+func (id *ID) translate(e *agent.Event) *Event {
 	var out Event
 	switch e.Kind {
 	case agent.EventReply:
-		out = replied(id, e)
+		out = id.replied(e)
 	case agent.EventSIDRReply:
 		id.state = idOver
-		out = sidrEvent(e.SIDRReply, id.peer.Addr(), id.cfg.TrafficClass)
+		out = sidrEvent(e.SIDRReply, id.peer.Addr(), id.terms.cfg.TrafficClass)
 		if out.err == nil {
 			id.state = idConnected
 		}
 	case agent.EventEstablished:
 		id.state = idConnected
-		out = Event{Type: EventEstablished, Conn: ConnParam{PrivateData: e.Private, QPN: id.params.QPN}}
+		out = Event{Type: EventEstablished, Conn: ConnParam{PrivateData: e.Private, QPN: id.terms.params.QPN}}
 	case agent.EventRejected:
 		rejected := endOf(e)
-		if id.state == idConnecting && askForLess(id, rejected) {
+		if id.state == idConnecting && id.terms.lower(rejected) && id.request() == nil {
 			return nil
 		}
 		id.state = idOver
@@ -85,39 +83,24 @@ func translate(id *ID, e *agent.Event) *Event {
 	return &out
 }
 
-// askForLess asks once more where the peer has rejected for the path MTU and
-// says what it takes, and reports whether it has asked.
-func askForLess(id *ID, err error) bool {
-	var rejected *RejectedError
-	if !errors.As(err, &rejected) {
-		return false
-	}
-	most := rejected.lessThan(id.req.PathMTU)
-	if most == 0 {
-		return false
-	}
-	id.req.PathMTU = uint8(most)
-	return sendRequest(id) == nil
-}
-
 // replied takes the answer of the peer.
-func replied(id *ID, e *agent.Event) Event {
-	id.ece = ECE(e.Reply.ECE)
-	id.wiring = id.cfg.wiring(id.typ, id.peer.Addr(), &id.req, e.Reply)
+func (id *ID) replied(e *agent.Event) Event {
+	id.terms.take(id.peer.Addr(), e.Reply)
 	id.state = idReplied
 	if id.qp == nil {
 		return replyEvent(EventConnectResponse, e.Reply)
 	}
-	err := id.wiring.apply(id.qp)
+	err := id.terms.wiring.apply(id.qp)
 	if err != nil {
-		_ = id.m.reject(id.id, rejection(err), nil, nil) // the peer may have given up
+		_ = id.at.m.reject(id.id, rejection(err), nil, nil) // the peer may have given up
 	} else {
-		err = ready(id)
+		err = id.at.m.establish(id.id)
 	}
 	if err != nil {
 		id.state = idOver
 		return failure(EventConnectError, err)
 	}
+	id.state = idConnected
 	return replyEvent(EventEstablished, e.Reply)
 }
 

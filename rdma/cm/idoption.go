@@ -24,15 +24,15 @@ func (id *ID) SetOption(o Option) error {
 // IPoIB, and else RC.
 func WithType(typ verbs.QPType) Option {
 	return func(id *ID) error {
-		if err := id.want("SetOption(WithType)", idIdle, idBound, idAddrResolved, idRouteResolved); err != nil {
+		if err := id.state.want("SetOption(WithType)", idIdle, idBound, idAddrResolved, idRouteResolved); err != nil {
 			return err
 		}
 		connected := typ == verbs.RC || typ == verbs.UC || typ == verbs.XRCInitiator || typ == verbs.XRCTarget
-		if typ == verbs.UD && id.space != TCP || connected && !datagrams(id.space) {
-			id.typ = typ
+		if typ == verbs.UD && id.at.space != TCP || connected && !datagrams(id.at.space) {
+			id.terms.typ = typ
 			return nil
 		}
-		return fmt.Errorf("cm: port space %v is not for queue pairs of type %v", id.space, typ)
+		return fmt.Errorf("cm: port space %v is not for queue pairs of type %v", id.at.space, typ)
 	}
 }
 
@@ -40,7 +40,7 @@ func WithType(typ verbs.QPType) Option {
 // (RDMA_OPTION_ID_TOS).
 func WithTOS(class uint8) Option {
 	return func(id *ID) error {
-		id.cfg.TrafficClass = class
+		id.terms.cfg.TrafficClass = class
 		return nil
 	}
 }
@@ -52,7 +52,7 @@ func WithAckTimeout(code uint8) Option {
 		if code > 31 {
 			return fmt.Errorf("cm: the ACK timeout is %d; it is a code up to 31", code)
 		}
-		id.cfg.AckTimeout = code
+		id.terms.cfg.AckTimeout = code
 		return nil
 	}
 }
@@ -62,10 +62,10 @@ func WithAckTimeout(code uint8) Option {
 // (RDMA_OPTION_ID_REUSEADDR).
 func WithReuseAddr(on bool) Option {
 	return func(id *ID) error {
-		if err := id.want("SetOption(WithReuseAddr)", idIdle); err != nil {
+		if err := id.state.want("SetOption(WithReuseAddr)", idIdle); err != nil {
 			return err
 		}
-		id.reuse = on
+		id.at.reuse = on
 		return nil
 	}
 }
@@ -74,10 +74,10 @@ func WithReuseAddr(on bool) Option {
 // out (RDMA_OPTION_ID_AFONLY).
 func WithAFOnly(on bool) Option {
 	return func(id *ID) error {
-		if err := id.want("SetOption(WithAFOnly)", idIdle); err != nil {
+		if err := id.state.want("SetOption(WithAFOnly)", idIdle); err != nil {
 			return err
 		}
-		id.afOnly = on
+		id.at.afOnly = on
 		return nil
 	}
 }
@@ -98,7 +98,7 @@ func WithPatience(d time.Duration) Option {
 // Linux, whose programs reject what they do not know, and end.
 func WithoutECE() Option {
 	return func(id *ID) error {
-		id.cfg.NoECE = true
+		id.terms.cfg.NoECE = true
 		return nil
 	}
 }
@@ -107,7 +107,7 @@ func WithoutECE() Option {
 // software does (rdma_set_local_ece).
 func WithLocalECE(ece ECE) Option {
 	return func(id *ID) error {
-		id.localECE, id.cfg.ECE, id.cfg.NoECE = ece, ece, false
+		id.terms.localECE, id.terms.cfg.ECE, id.terms.cfg.NoECE = ece, ece, false
 		return nil
 	}
 }

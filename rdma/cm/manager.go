@@ -23,9 +23,11 @@ import (
 // manager runs the agent of one device: it gives it what the management queue
 // pair receives, sends what it wants to send, and hands out its events.
 //
-// It has no goroutine. The goroutine that has received datagrams for it brings
-// them (verbs.WithHandler). The one that holds the lock, or finds it free,
-// handles them: none waits for the lock to do so.
+// It has no goroutine that lasts. The goroutine that has received datagrams for
+// it brings them (verbs.WithHandler). The one that holds the lock, or finds it
+// free, handles them: none waits for the lock to do so. If they do not end, a
+// goroutine is started to go on, and ends when there are none. Another kind
+// closes the manager, or an ID, outside the lock.
 type manager struct {
 	dev   *verbs.Device
 	slots uint16 // of the port that others have parts of; 0: it is the device's alone

@@ -102,18 +102,42 @@ func (m *manager) take(id agent.ID) {
 	}
 }
 
-// accept accepts the request of c, which gets its events from now on.
-func (m *manager) accept(c *Conn, rep *mad.REP) error {
+// accept accepts a request, whose events s gets from now on.
+func (m *manager) accept(s sink, id agent.ID, rep *mad.REP) error {
 	m.lock()
 	defer m.unlock()
 	if m.closed {
 		return m.errOver()
 	}
-	if err := m.agent.Accept(m.now(), c.id, rep); err != nil {
+	if err := m.agent.Accept(m.now(), id, rep); err != nil {
 		return gone(err)
 	}
-	m.ids[c.id] = c
+	m.ids[id] = s
 	return nil
+}
+
+// connect asks for a connection, whose events s gets.
+func (m *manager) connect(s sink, r *agent.ConnectRequest) (agent.ID, error) {
+	m.lock()
+	defer m.unlock()
+	if m.closed {
+		return 0, m.errOver()
+	}
+	id, err := m.agent.Connect(m.now(), r)
+	if err == nil {
+		m.ids[id] = s
+	}
+	return id, err
+}
+
+// establish says to the peer that this side is ready.
+func (m *manager) establish(id agent.ID) error {
+	m.lock()
+	defer m.unlock()
+	if m.closed {
+		return m.errOver()
+	}
+	return gone(m.agent.Ready(m.now(), id, nil))
 }
 
 // gone turns the agent's word for an ID that it does not know any more into

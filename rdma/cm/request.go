@@ -238,7 +238,7 @@ func (r *Request) accept(qp *verbs.QP, cfg *AcceptConfig) (*Conn, error) {
 		return nil, err
 	}
 	c := &Conn{m: r.m, id: r.id, qp: qp, local: r.l.addr, remote: r.remote, data: r.data, ece: r.ece, params: w.params}
-	if err := r.m.accept(c, rep); err != nil {
+	if err := r.m.accept(c, c.id, rep); err != nil {
 		fail(qp)
 		return nil, err
 	}
