@@ -86,7 +86,7 @@ func (t *trial) dies() {
 		err := round(t.ctx, c.conn, n)
 		t.must(err == nil, "a leaseholder that lives: %v", err)
 		c.Stop()
-		t.must(t.within(c.conn.Done()), "the peer of a leaseholder that was killed is not told")
+		t.must(t.happens(func() bool { return isClosed(c.conn.Done()) }), "the peer of a leaseholder that was killed is not told")
 		c.conn.Close()
 		t.result.Sent++
 	}
@@ -122,14 +122,12 @@ func (t *trial) stops() {
 	}
 }
 
-// within reports whether a channel is closed, in time.
-func (t *trial) within(done <-chan struct{}) bool {
-	return t.happens(func() bool {
-		select {
-		case <-done:
-			return true
-		default:
-			return false
-		}
-	})
+// isClosed reports whether a channel is closed.
+func isClosed(done <-chan struct{}) bool {
+	select {
+	case <-done:
+		return true
+	default:
+		return false
+	}
 }

@@ -59,31 +59,27 @@ func (t *trial) toSlots(slots []int, count func() uint64) {
 
 // idle floods slots that no process has leased. Nothing reads there: the
 // kernel drops what comes.
-func (t *trial) idle() { t.toSlots(t.freeSlots(), t.kernelDrops) }
+func (t *trial) idle() {
+	slots, err := t.owner.freeSlots()
+	t.check(err)
+	t.toSlots(slots, func() uint64 {
+		n, err := kernelDrops()
+		t.check(err)
+		return n
+	})
+}
 
 // leased floods queue pairs that there are not.
 func (t *trial) leased() {
-	t.toSlots(t.slotsOfHonest(), func() uint64 { return t.honest.drops("unknown_qpn") })
+	slots, err := t.owner.slotsOfHonest()
+	t.check(err)
+	t.toSlots(slots, func() uint64 { return t.honest.drops("unknown_qpn") })
 }
 
 // envelopes floods every slot with envelopes.
 func (t *trial) envelopes() {
 	t.flood(t.anyone, t.envelope)
 	t.must(t.happens(func() bool { return t.honest.drops("unknown_opcode") > 0 }), "nothing has arrived: the attack is an empty one")
-}
-
-// kernelDrops is how many packets the sockets of this network namespace have
-// dropped, those of idle slots too.
-func (t *trial) kernelDrops() (sum uint64) {
-	b, err := os.ReadFile("/proc/net/udp")
-	t.check(err)
-	for line := range strings.Lines(string(b)) {
-		f := strings.Fields(line)
-		if n, err := strconv.ParseUint(f[len(f)-1], 10, 64); err == nil {
-			sum += n
-		}
-	}
-	return sum
 }
 
 // post sends a packet, BTH to pad, by a leased socket: it comes from the own
@@ -102,4 +98,20 @@ func (h *tenant) envelope(addr netip.Addr, inner []byte) []byte {
 	e := lease.Envelope{To: 1, Token: h.grant.Token, Addr: addr, Port: rocev2.UDPPort, HopLimit: 64}
 	b := make([]byte, rocev2.MaxPacketLen)
 	return b[:e.Put(b, inner)]
+}
+
+// kernelDrops is how many packets the sockets of this network namespace have
+// dropped, those of idle slots too.
+func kernelDrops() (sum uint64, err error) {
+	b, err := os.ReadFile("/proc/net/udp")
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(b)) {
+		f := strings.Fields(line)
+		if n, err := strconv.ParseUint(f[len(f)-1], 10, 64); err == nil {
+			sum += n
+		}
+	}
+	return sum, nil
 }

@@ -4,7 +4,6 @@ package leases
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"math"
 	"net"
@@ -113,7 +112,7 @@ func (t *trial) liar() {
 
 // asks looks at what the daemon tells of its leases.
 func (t *trial) asks() {
-	all, err := t.leases()
+	all, err := t.owner.leases()
 	t.must(err == nil, "the daemon does not tell its leases: %v", err)
 	for _, l := range all {
 		t.must(l.QueuePairs >= 0, "a lease of %d queue pairs", l.QueuePairs)
@@ -151,34 +150,4 @@ func (t *trial) reserves() {
 		}
 	}
 	t.figure("had to wait", float64(refused), "times")
-}
-
-// slotsOfHonest are those of the honest leaseholders, which are this process's.
-func (t *trial) slotsOfHonest() []int {
-	return t.slots(func(l *held) bool { return l != nil && l.Process == os.Getpid() })
-}
-
-// freeSlots are those that no lease has.
-func (t *trial) freeSlots() []int { return t.slots(func(l *held) bool { return l == nil }) }
-
-// slots returns those whose leases are wanted, nil for none, but for that of
-// queue pair 1.
-func (t *trial) slots(want func(*held) bool) (list []int) {
-	all, err := t.leases()
-	t.check(err)
-	var of [256]*held
-	for i := range all {
-		for k := range all[i].Slots {
-			of[all[i].Slot+k] = &all[i]
-		}
-	}
-	for i, l := range of {
-		if i != 1 && want(l) {
-			list = append(list, i)
-		}
-	}
-	if len(list) == 0 {
-		t.check(fmt.Errorf("no such slot: the leases are %+v", all))
-	}
-	return list
 }

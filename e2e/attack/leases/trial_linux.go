@@ -4,7 +4,6 @@ package leases
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -38,6 +37,7 @@ type trial struct {
 	Scale
 	ctx     context.Context
 	daemon  *victim.Daemon
+	owner   owned  // the daemon
 	socket  string // of the owner
 	honest  *honest
 	traffic *traffic
@@ -92,7 +92,8 @@ func (a *Attack) Run(ctx context.Context, o Options) (r attack.Result, err error
 	}()
 	t.open(&o)
 	defer t.close()
-	before := t.look()
+	before, err := t.owner.look()
+	t.check(err)
 	packets, err := t.honest.talk(ctx, alone)
 	t.check(err)
 	t.traffic = t.honest.begin(ctx)
@@ -107,6 +108,7 @@ func (t *trial) open(o *Options) {
 	var err error
 	t.daemon, err = victim.StartDaemon(o.Daemon, victimAddr, strangeAddr)
 	t.check(err)
+	t.owner = owned{t.daemon}
 	if t.wire, err = attack.OpenRaw(); err == nil {
 		t.honest, err = startHonest(t.ctx, addr)
 	}
@@ -164,47 +166,6 @@ func (t *trial) judge(err error, packets float64) {
 	t.figure("packets for a round", 100*r.packets/packets, "%")
 }
 
-// state is what the owner has.
-type state struct {
-	leases, files, threads int
-	memory                 float64
-}
-
-// held is a lease as the daemon tells of it.
-type held struct {
-	Process    int `json:"process"`
-	QueuePairs int `json:"queue_pairs"`
-	Slot       int `json:"slot"`
-	Slots      int `json:"slots"`
-}
-
-func (t *trial) leases() ([]held, error) {
-	var answer struct {
-		Total int    `json:"total"`
-		Items []held `json:"items"`
-	}
-	b, err := t.daemon.Get(victim.AdminPort, "/api/v1/leases?limit=256")
-	if err == nil {
-		err = json.Unmarshal(b, &answer)
-	}
-	if err == nil && (answer.Total == 0 || len(answer.Items) != answer.Total) {
-		err = fmt.Errorf("%d of %d leases are told", len(answer.Items), answer.Total)
-	}
-	return answer.Items, err
-}
-
-func (t *trial) look() (s state) {
-	list, err := t.leases()
-	t.check(err)
-	s.leases = len(list)
-	if s.files, err = t.daemon.Files(); err == nil {
-		s.threads, err = t.daemon.Threads()
-	}
-	t.check(err)
-	s.memory, _ = t.daemon.Memory()
-	return s
-}
-
 // compare says what the owner has kept of an attack.
 func (t *trial) compare(before state) {
 	_, alive := t.daemon.Memory()
@@ -213,7 +174,9 @@ func (t *trial) compare(before state) {
 	}
 	var now state
 	same := t.happens(func() bool {
-		now = t.look()
+		var err error
+		now, err = t.owner.look()
+		t.check(err)
 		return now.leases <= before.leases && now.files <= before.files
 	})
 	t.must(same, "the owner has %d leases and %d files, and had %d and %d", now.leases, now.files, before.leases, before.files)
