@@ -44,7 +44,7 @@ const (
 type Cell struct {
 	Name   string  `json:"name"`  // unique in the grid, "ours/write/1MiB"
 	Group  string  `json:"group"` // cells of a group take turns
-	Who    string  `json:"who"`   // "rocev2", "raw udp", "iperf3" …
+	Stack  string  `json:"who"`   // that is measured: "rocev2", "raw udp", "iperf3" …
 	What   string  `json:"what"`  // in words, for the report
 	Unit   string  `json:"unit"`
 	Op     string  `json:"op,omitempty"`

@@ -81,13 +81,13 @@ func (g *group) ours(name, what, unit, value string, c ours.Config) {
 	c.MTU = cmp.Or(c.MTU, 4096)
 	c.QPs, c.Depth = max(c.QPs, 1), max(c.Depth, 1)
 	g.add(cell.Cell{
-		Name: name, Who: Rocev2, What: what, Unit: unit, Op: c.Op, Size: c.Size, QPs: c.QPs, Depth: c.Depth, MTU: c.MTU,
+		Name: name, Stack: Rocev2, What: what, Unit: unit, Op: c.Op, Size: c.Size, QPs: c.QPs, Depth: c.Depth, MTU: c.MTU,
 		Loss: c.Loss * 100,
 	}, ours.Runner(ours.Addrs{A: g.o.A, B: g.o.B}, c, value))
 }
 
 func (g *group) peer(name, who, what, unit string, size int, run runFunc) {
-	g.add(cell.Cell{Name: name, Who: who, What: what, Unit: unit, Size: size}, run)
+	g.add(cell.Cell{Name: name, Stack: who, What: what, Unit: unit, Size: size}, run)
 }
 
 // raw adds the raw limit with the product's ICRC, or with hash/crc32.
@@ -110,7 +110,7 @@ func (g *group) ucx(name, what, unit string, t peers.UCXTest) {
 	if t.Depth > 0 {
 		what += fmt.Sprintf(", %d outstanding", t.Depth)
 	}
-	g.add(cell.Cell{Name: name, Who: who, What: what, Unit: unit, Size: t.Size, Depth: t.Depth}, peers.UCX(t))
+	g.add(cell.Cell{Name: name, Stack: who, What: what, Unit: unit, Size: t.Size, Depth: t.Depth}, peers.UCX(t))
 }
 
 func stream(op string, size int) ours.Config {

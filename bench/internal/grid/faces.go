@@ -21,7 +21,7 @@ func (g *group) face(name, what, unit, value string, c faces.Config) {
 		who = GoTCP
 	}
 	g.add(cell.Cell{
-		Name: FacesPrefix + name, Who: who, What: what, Unit: unit, Op: string(c.Test), Size: c.Size, QPs: c.Conns,
+		Name: FacesPrefix + name, Stack: who, What: what, Unit: unit, Op: string(c.Test), Size: c.Size, QPs: c.Conns,
 	}, faces.Runner(g.o.A, g.o.B, c, value))
 }
 
@@ -136,7 +136,7 @@ func daemon(o Options) []cell.Cell {
 	g.face("rocev2d/page", "first paint of the page with 1000 connections, headless Chromium", cell.Millis, "paint_ms",
 		faces.Config{Test: faces.Page, Face: faces.RDMA, Conns: 1000})
 	g.rounds(g.iterations(3, 1))
-	g.last().Who = Chromium
+	g.last().Stack = Chromium
 	g.face("rocev2d/idle", "processor time of a daemon that does nothing", cell.Percent, "cpu_percent",
 		faces.Config{Test: faces.Resting, Face: faces.RDMA})
 	g.rounds(g.iterations(3, 1))

@@ -90,7 +90,7 @@ func runGroup(ctx context.Context, group []cell.Cell, missing map[string]string,
 	var ref reference
 	for i, c := range group {
 		rows[i].Cell = c
-		rows[i].Skipped = cmp.Or(c.Needs, missing[programOf(c.Who)])
+		rows[i].Skipped = cmp.Or(c.Needs, missing[programOf(c.Stack)])
 		repeats = max(repeats, c.Repeat)
 		if c.Name == Reference(c.Group) && rows[i].Skipped == "" {
 			ref = reference{run: c.Run, window: o.Window}

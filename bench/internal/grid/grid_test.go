@@ -95,7 +95,7 @@ func TestNamesAreUnique(t *testing.T) {
 			t.Errorf("two cells are named %s", c.Name)
 		}
 		seen[c.Name] = true
-		if c.Repeat < 1 || c.Run == nil || c.Unit == "" || c.Who == "" || c.What == "" || c.Group == "" {
+		if c.Repeat < 1 || c.Run == nil || c.Unit == "" || c.Stack == "" || c.What == "" || c.Group == "" {
 			t.Errorf("incomplete: %+v", c)
 		}
 	}

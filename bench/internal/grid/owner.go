@@ -40,7 +40,7 @@ func owned(o Options) []cell.Cell {
 		addrs := ours.Addrs{A: g.o.A, B: g.o.B}
 		name, what := OwnerPrefix+"many/write/"+cell.Bytes(size), fmt.Sprintf("RDMA WRITE of %s, %d outstanding, ", cell.Bytes(size), depth)
 		add := func(name, what string, run runFunc) {
-			g.add(cell.Cell{Name: name, Who: Rocev2, What: what, Unit: unit, Op: c.Op, Size: size, QPs: c.QPs, Depth: depth, MTU: c.MTU}, run)
+			g.add(cell.Cell{Name: name, Stack: Rocev2, What: what, Unit: unit, Op: c.Op, Size: size, QPs: c.QPs, Depth: depth, MTU: c.MTU}, run)
 		}
 		add(name, fmt.Sprintf("%s%d queue pairs of one process", what, c.QPs), ours.Runner(addrs, c, value))
 		add(name+"/processes", fmt.Sprintf("%s%d processes on one address with one each", what, c.QPs), shared(ours.ManyRunner(addrs, c, value), g.o.B))

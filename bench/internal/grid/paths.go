@@ -64,7 +64,7 @@ func addPath(g *group, c path.Config) {
 		{IPerf3, "tcp/bbr", "one TCP stream, bbr", peers.IPerfOver(addrs.A, addrs.B, "bbr")},
 		{QUIC, "quic-go", "one stream", quicpeer.Throughput(addrs.A, addrs.B)},
 	} {
-		g.add(cell.Cell{Name: name + "/" + m.name, Who: m.who, What: m.what + what, Unit: cell.Gbps, Size: mib, Loss: c.Loss * 100, Needs: path.Available()}, over(c, m.run))
+		g.add(cell.Cell{Name: name + "/" + m.name, Stack: m.who, What: m.what + what, Unit: cell.Gbps, Size: mib, Loss: c.Loss * 100, Needs: path.Available()}, over(c, m.run))
 	}
 }
 
@@ -98,7 +98,7 @@ func slowPaths(o Options) []cell.Cell {
 			foreign.Foreign = true
 			what := fmt.Sprintf(", 100 Mb/s, round trip %v, %g %% lost", rtt, loss*100)
 			add := func(who, name, ends, needs string, run runFunc) {
-				g.add(cell.Cell{Name: SlowPath(rtt, loss, name), Who: who, What: "RDMA WRITE of 1 MiB, " + ends + what, Unit: cell.Gbps,
+				g.add(cell.Cell{Name: SlowPath(rtt, loss, name), Stack: who, What: "RDMA WRITE of 1 MiB, " + ends + what, Unit: cell.Gbps,
 					Size: mib, Loss: loss * 100, Repeat: 3, Needs: needs}, run)
 			}
 			add(Rocev2, "write", "between two of ours", path.Available(), long(over(c, ours.Runner(addrs, native, "gbps"))))

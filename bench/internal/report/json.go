@@ -20,7 +20,7 @@ func (r *Report) WriteJSON(w io.Writer) error {
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
 	for _, row := range r.Rows {
-		if err := enc.Encode(JSONRow{r.Env, row, r.Versions[row.Who]}); err != nil {
+		if err := enc.Encode(JSONRow{r.Env, row, r.Versions[row.Stack]}); err != nil {
 			return err
 		}
 	}
@@ -52,7 +52,7 @@ func ReadJSON(in io.Reader) (*Report, error) {
 		r.Env = j.Environment
 		r.Rows = append(r.Rows, j.Row)
 		if j.Version != "" {
-			r.Versions[j.Who] = j.Version
+			r.Versions[j.Stack] = j.Version
 		}
 	}
 	return r, nil

@@ -127,14 +127,14 @@ func (r *Report) tails(b *strings.Builder) {
 		}
 		if first {
 			b.WriteString("\n## Tails\n\nOf the single operations of a run, medians over the runs.\n\n" +
-				"| cell | who | what | p50 | p99 | p99.9 | unit |\n| --- | --- | --- | ---: | ---: | ---: | --- |\n")
+				"| cell | stack | what | p50 | p99 | p99.9 | unit |\n| --- | --- | --- | ---: | ---: | ---: | --- |\n")
 			first = false
 		}
 		p999 := "—"
 		if v, ok := row.Extra[cell.P999]; ok {
 			p999 = number(v)
 		}
-		fmt.Fprintf(b, "| %s | %s | %s | %s | %s | %s | %s |\n", row.Name, row.Who, row.What, number(row.Median), number(p99), p999, row.Unit)
+		fmt.Fprintf(b, "| %s | %s | %s | %s | %s | %s | %s |\n", row.Name, row.Stack, row.What, number(row.Median), number(p99), p999, row.Unit)
 	}
 }
 
@@ -164,7 +164,7 @@ func (r *Report) tables(b *strings.Builder) {
 				b.WriteString("Both queue pairs are of one device in one process, and packets pass inside it: no socket, no ICRC, no second process. " +
 					"These are copies in memory, comparable with no other figure here.\n\n")
 			}
-			b.WriteString("| cell | who | what | median | unit | smallest … largest | runs | CPU µs/message (active, passive) |\n| --- | --- | --- | ---: | --- | --- | ---: | --- |\n")
+			b.WriteString("| cell | stack | what | median | unit | smallest … largest | runs | CPU µs/message (active, passive) |\n| --- | --- | --- | ---: | --- | --- | ---: | --- |\n")
 		}
 		value, spread, cpu := "—", "", ""
 		switch {
@@ -181,7 +181,7 @@ func (r *Report) tables(b *strings.Builder) {
 				cpu = number(a) + ", " + number(row.Extra["passive_cpu_us_per_msg"])
 			}
 		}
-		fmt.Fprintf(b, "| %s | %s | %s | %s | %s | %s | %d | %s |\n", row.Name, row.Who, row.What, value, row.Unit, spread, len(row.Samples), cpu)
+		fmt.Fprintf(b, "| %s | %s | %s | %s | %s | %s | %d | %s |\n", row.Name, row.Stack, row.What, value, row.Unit, spread, len(row.Samples), cpu)
 	}
 }
 

@@ -20,7 +20,7 @@ import (
 var update = flag.Bool("update", false, "write the golden files")
 
 func row(name, who, unit string, values ...float64) cell.Row {
-	r := cell.Row{Cell: cell.Cell{Name: name, Group: "bulk", Who: who, What: "what it is", Unit: unit}}
+	r := cell.Row{Cell: cell.Cell{Name: name, Group: "bulk", Stack: who, What: "what it is", Unit: unit}}
 	for _, v := range values {
 		s := cell.Sample{Value: v, Extra: map[string]float64{"active_cpu_us_per_msg": 1.5, "passive_cpu_us_per_msg": 2}}
 		if v == 0 {
