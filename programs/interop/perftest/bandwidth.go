@@ -116,7 +116,7 @@ func (s *session) measure(ctx context.Context, f *flow) (Result, error) {
 	}
 	idle := s.cfg.IdleTimeout
 	if f.sends && f.recvs {
-		idle = s.patience() // both sides wait, and neither says so
+		idle = s.cfg.patience() // both sides wait, and neither says so
 	}
 	g, end := s.guard(ctx, f.size, total, idle)
 	defer end()

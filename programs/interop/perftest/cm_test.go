@@ -205,15 +205,16 @@ func TestLateListener(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer other.Close()
+	c := &connecting{dev: b.Dev, cfg: &s.cfg, mtu: s.mtu, lanes: s.lanes, server: at}
 	dialed := make(chan error, 1)
 	go func() {
-		conn, err := connecting{s}.dialLane(t.Context(), 0)
+		conn, err := c.dialLane(t.Context(), 0)
 		if err == nil {
 			conn.Close()
 		}
 		dialed <- err
 	}()
-	if _, err := (connecting{s}).dialLaneOnce(t.Context(), 1); err == nil { // rejected
+	if _, err := c.dialLaneOnce(t.Context(), 1); err == nil { // rejected
 		t.Error("nobody listens, and it connects")
 	}
 	ln, err := cm.Listen(a.Dev, at, cm.ListenConfig{})

@@ -47,7 +47,7 @@ func (s *session) runLatency(ctx context.Context) error {
 }
 
 func (s *session) measureLatency(ctx context.Context, p *pinger) (Result, error) {
-	g, end := s.guard(ctx, p.size, s.cfg.total(), s.patience())
+	g, end := s.guard(ctx, p.size, s.cfg.total(), s.cfg.patience())
 	defer end()
 	p.g = g
 	if s.cfg.Duration > 0 {

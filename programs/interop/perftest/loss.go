@@ -16,11 +16,11 @@ var errPeerDone = errors.New("the peer has sent all its messages")
 const lossQuiet = 500 * time.Millisecond
 
 // patience returns for how long nothing may come while the peer must answer.
-func (s *session) patience() time.Duration {
-	if s.cfg.Service.Reliable() {
-		return s.cfg.IdleTimeout
+func (c *Config) patience() time.Duration {
+	if c.Service.Reliable() {
+		return c.IdleTimeout
 	}
-	return s.cfg.LossTimeout
+	return c.LossTimeout
 }
 
 // lost reports whether err, which ended a wait, says that the messages that are

@@ -247,12 +247,12 @@ func (s *session) recordOffset(i int) int { return (s.cfg.QPs + i) * s.slot }
 // handshake as often as the test does.
 func (s *session) connect(ctx context.Context) error {
 	sync := func(step string) error {
-		_, err := s.shake(ctx, step, 0, true)
+		_, err := s.exchangeAddress(ctx, step, 0, true)
 		return err
 	}
 	t := s.cfg.Test
 	if s.cfg.CM == CMAll {
-		if err := (connecting{s}).all(ctx); err != nil {
+		if err := s.connectByCM(ctx); err != nil {
 			return err
 		}
 	}
@@ -280,7 +280,7 @@ func (s *session) connect(ctx context.Context) error {
 		}
 	}
 	for i := range s.local {
-		if _, err := s.shake(ctx, fmt.Sprintf("second address of queue pair %d of %d", i+1, len(s.local)), i, true); err != nil {
+		if _, err := s.exchangeAddress(ctx, fmt.Sprintf("second address of queue pair %d of %d", i+1, len(s.local)), i, true); err != nil {
 			return err
 		}
 	}
@@ -292,7 +292,7 @@ func (s *session) connect(ctx context.Context) error {
 
 // exchange exchanges the addresses of one queue pair.
 func (s *session) exchange(ctx context.Context, i int) error {
-	a, err := s.shake(ctx, fmt.Sprintf("address of queue pair %d of %d", i+1, len(s.local)), i, true)
+	a, err := s.exchangeAddress(ctx, fmt.Sprintf("address of queue pair %d of %d", i+1, len(s.local)), i, true)
 	if err != nil {
 		return err
 	}
@@ -334,26 +334,27 @@ func (s *session) connectLane(ctx context.Context, i int) error {
 	if err != nil {
 		return err
 	}
-	return s.limitRate(i)
+	return s.cfg.limitRate(s.lanes.Lanes[i].Send)
 }
 
-func (s *session) limitRate(i int) error {
-	if sender := s.lanes.Lanes[i].Send; s.cfg.RateLimit > 0 && sender != nil {
-		return sender.SetRateLimit(s.cfg.RateLimit, 0)
+// limitRate limits what a queue pair sends, if there is one.
+func (c *Config) limitRate(sender *verbs.QP) error {
+	if c.RateLimit > 0 && sender != nil {
+		return sender.SetRateLimit(c.RateLimit, 0)
 	}
 	return nil
 }
 
-// shake sends an own address message and takes one from the peer, which
-// answers at once unless soon is false.
-func (s *session) shake(ctx context.Context, step string, i int, soon bool) (Address, error) {
-	return s.shakeWith(ctx, step, s.cfg.appendAddress(nil, s.local[i]), soon)
+// exchangeAddress sends an own address message and takes one from the peer,
+// which answers at once unless atOnce is false.
+func (s *session) exchangeAddress(ctx context.Context, step string, i int, atOnce bool) (Address, error) {
+	return s.exchangeMessage(ctx, step, s.cfg.appendAddress(nil, s.local[i]), atOnce)
 }
 
-// shakeWith is shake with an address message of the caller.
-func (s *session) shakeWith(ctx context.Context, step string, mine []byte, soon bool) (Address, error) {
+// exchangeMessage is exchangeAddress with a message of the caller.
+func (s *session) exchangeMessage(ctx context.Context, step string, mine []byte, atOnce bool) (Address, error) {
 	read := s.ctl.Await
-	if soon {
+	if atOnce {
 		read = s.ctl.Read
 	}
 	if s.role == interop.Client {
@@ -380,7 +381,7 @@ func (s *session) shakeWith(ctx context.Context, step string, mine []byte, soon 
 // keep coming.
 func (s *session) join(ctx context.Context, step string) error {
 	return s.await(ctx, func(ctx context.Context) error {
-		_, err := s.shake(ctx, step, 0, false)
+		_, err := s.exchangeAddress(ctx, step, 0, false)
 		if err != nil && !s.cfg.Service.Reliable() {
 			return fmt.Errorf("%w (the peer may wait for messages that were lost: %v does not repeat them)", err, s.cfg.Service)
 		}
