@@ -22,6 +22,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/gosoftroce/rocev2/cmd/build"
+	"github.com/gosoftroce/rocev2/cmd/describe"
 	"github.com/gosoftroce/rocev2/internal/closest"
 	"github.com/gosoftroce/rocev2/programs/interop"
 )
@@ -121,8 +123,8 @@ as rocev2d; without an owner each needs an address of its own, for example
 		Args:          commandArgs,
 		RunE:          func(cmd *cobra.Command, args []string) error { return cmd.Help() },
 	}
-	root.Version = buildVersion()
-	root.SetVersionTemplate("rocev2 {{.Version}}\n")
+	root.Version = build.Read().Text("rocev2")
+	root.SetVersionTemplate("{{.Version}}")
 	root.SetIn(io.in)
 	root.SetOut(io.out)
 	root.SetErr(io.err)
@@ -132,7 +134,7 @@ as rocev2d; without an owner each needs an address of its own, for example
 	root.AddCommand(newRDMATools(io)...)
 	root.AddCommand(newRegion(io))
 	root.AddCommand(newDump(io), newRstream(io), newRcopy(io))
-	root.AddCommand(newDevinfo(io), newPingpong(io), newPerf(io), newMckey(io), newRping(io), newUcmatose(io), newUdaddy(io), newCmtime(io), newAsyncwatch(io), newDevices(io), newStatus(io), newLinks(io), newPing(io), newTrace(io), newDoctor(io), newDemo(io), newDemoPeer(io), newFaults(io), newRunProgram(io), newSim(io), newVersion(io))
+	root.AddCommand(newDevinfo(io), newPingpong(io), newPerf(io), newMckey(io), newRping(io), newUcmatose(io), newUdaddy(io), newCmtime(io), newAsyncwatch(io), newDevices(io), newStatus(io), newLinks(io), newPing(io), newTrace(io), newDoctor(io), newDemo(io), newDemoPeer(io), newFaults(io), newRunProgram(io), newSim(io), newVersion(io), describe.New())
 	return root
 }
 

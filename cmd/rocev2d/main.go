@@ -16,13 +16,15 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"runtime/debug"
+	"slices"
 	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/gosoftroce/rocev2/cmd/build"
+	"github.com/gosoftroce/rocev2/cmd/describe"
 	"github.com/gosoftroce/rocev2/cmd/rocev2d/server"
 	"github.com/gosoftroce/rocev2/cmd/rocev2d/server/config"
 	"github.com/gosoftroce/rocev2/internal/closest"
@@ -65,6 +67,10 @@ func (e usageError) Unwrap() error { return e.err }
 
 func (p *program) run(ctx context.Context, args []string) int {
 	cmd := p.command()
+	if slices.Equal(args, []string{"describe"}) { // not for people: help does not show it
+		_ = describe.Print(p.stdout, cmd)
+		return exitOK
+	}
 	cmd.SetArgs(args)
 	err := cmd.ExecuteContext(ctx)
 	var usage usageError
@@ -126,8 +132,8 @@ SIGTERM lets transfers finish and disconnects; a second one ends at once.`,
 			fs.Var(&overrideFlag{p, o.Name}, o.Name, o.Help+" (environment "+o.Environment()+")")
 		}
 	}
-	cmd.Version = version()
-	cmd.SetVersionTemplate("rocev2d {{.Version}}\n")
+	cmd.Version = build.Read().Text("rocev2d")
+	cmd.SetVersionTemplate("{{.Version}}")
 	return cmd
 }
 
@@ -168,11 +174,11 @@ func (p *program) main(ctx context.Context) error {
 		return p.explain(cfg)
 	}
 	log := p.logger(cfg)
-	s, err := server.Start(ctx, cfg, server.Options{Log: log, Level: &p.levelVar, Version: version()})
+	s, err := server.Start(ctx, cfg, server.Options{Log: log, Level: &p.levelVar, Version: build.Read().Short()})
 	if err != nil {
 		return err
 	}
-	log.Info("ready", "version", version(), "config", cfg.File)
+	log.Info("ready", "version", build.Read().Short(), "config", cfg.File)
 	notify("READY=1")
 	if p.started != nil {
 		p.started(s)
@@ -282,18 +288,4 @@ func orNone(s string) string {
 		return "none"
 	}
 	return s
-}
-
-// version is that of the module, or the commit it was built from.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "(unknown)"
-	}
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" {
-			return info.Main.Version + " commit " + s.Value[:min(len(s.Value), 12)]
-		}
-	}
-	return info.Main.Version
 }

@@ -110,6 +110,8 @@ var layers = map[string][]string{
 	"programs/interop/...": {"hca/task", "verbs", "rdma/cm", "rdma/rdmanet", "programs/interop/..."},
 	"cmd/...":              {"verbs", "qp/trace", "transport/...", "rocev2/mad", "observe/dissect", "programs/interop/...", "observe/doctor/...", "rdma", "cmd/rocev2d/server/...", "programs", "transport/owner", "fabric/lab", "internal/closest", "internal/tomllines", "internal/sockfilter", "internal/userdir", "cmd/..."},
 
+	"cmd/build": {"rocev2"}, // what the commands say of the processor
+
 	// What stops people, and the tools that show it.
 	"observe/doctor":       {"verbs", "rocev2", "transport/udp", "transport/lease", "observe/doctor/...", "internal/procfs", "internal/ifaddrs"},
 	"observe/doctor/ping":  {"verbs", "rocev2", "rocev2/mad"},
