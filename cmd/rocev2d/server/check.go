@@ -186,7 +186,7 @@ func (k *checker) programs() {
 }
 
 // programsShared reports whether programs of other users use the directory.
-func programsShared(p *config.Programs) bool { return p.Any || len(p.Users) > 0 }
+func programsShared(p *config.Programs) bool { return p.Any || len(p.Users) > 0 || len(p.Groups) > 0 }
 
 // rcopy opens the directory that rcopy writes below.
 func (k *checker) rcopy() {

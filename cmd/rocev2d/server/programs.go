@@ -17,9 +17,13 @@ func sharePorts(cfg *config.Config, log *slog.Logger) (c owner.Config, host prog
 	if err != nil {
 		return c, nil, fmt.Errorf("%s: %w", cfg.Where("programs.users"), err)
 	}
+	member, err := p.Member()
+	if err != nil {
+		return c, nil, fmt.Errorf("%s: %w", cfg.Where("programs.groups"), err)
+	}
 	q := p.Lease
 	c = owner.Config{Log: log,
-		Allow: func(uid uint32) bool { return p.Any || uid == 0 || slices.Contains(uids, uid) },
+		Allow: func(uid uint32) bool { return p.Any || uid == 0 || slices.Contains(uids, uid) || member(uid) },
 		Quota: owner.Quota{QPs: q.QPs, RecvBuffer: q.Buffers, SendBuffer: q.Buffers, MADs: q.MADs, Leases: q.PerUser},
 	}
 	if p.Dir != "" {

@@ -275,6 +275,9 @@ func (k *checker) programs(p *Programs) {
 	if _, err := p.UIDs(); err != nil {
 		k.fail("programs.users", "%v", err)
 	}
+	if _, err := p.gids(); err != nil {
+		k.fail("programs.groups", "%v", err)
+	}
 }
 
 const maxSocketPath = 107

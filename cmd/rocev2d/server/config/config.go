@@ -93,9 +93,10 @@ type Targets struct {
 // unmodified verbs programs of this host, and Go programs. A number that is 0
 // stands for what is usual.
 type Programs struct {
-	Dir   string   // of the owners' sockets, and of what programs see as sysfs; empty: only the daemon's own user finds the ports, and without a tree
-	Users []string // names or numbers of those who may; empty: root and the daemon's own user
-	Any   bool     // every user may
+	Dir    string   // of the owners' sockets, and of what programs see as sysfs; empty: only the daemon's own user finds the ports, and without a tree
+	Users  []string // names or numbers of those who may; empty: root and the daemon's own user
+	Groups []string // names or numbers of groups whose members may, too
+	Any    bool     // every user may
 
 	Lease LeaseQuota // what one process may have on a device
 }

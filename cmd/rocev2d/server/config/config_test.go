@@ -42,6 +42,7 @@ func TestErrorsNameTheLine(t *testing.T) {
 		{"format", "[log]\n\nformat = \"xml\"", "test.toml:3: log.format", "text or json"},
 		{"directory of programs", "[programs]\ndirectory = \"run\"", "test.toml:2: programs.directory", "not an absolute path"},
 		{"long directory of programs", "[programs]\ndirectory = \"/" + strings.Repeat("x", 101) + "\"", "test.toml:2: programs.directory", "too long"},
+		{"group of programs", "[programs]\ngroups = [\"0\", \"no such group\"]", "test.toml:2: programs.groups", "neither a group of this host"},
 		{"user of programs", "[programs]\nusers = [\"0\", \"no such user\"]", "test.toml:2: programs.users", "neither a user of this host"},
 		{"queue pairs of a lease", "[programs]\nqueue_pairs = -1", "test.toml:2: programs.queue_pairs", "between 0"},
 		{"small buffers of a lease", "[programs]\nbuffers = \"1 KiB\"", "test.toml:2: programs.buffers", "between 64 KiB and 1 GiB"},

@@ -128,6 +128,7 @@ func (c *Config) decodePrograms(s *table) {
 	var users []string
 	s.texts("users", &users)
 	p.setUsers(users)
+	s.texts("groups", &p.Groups)
 	for name, instead := range goneFromPrograms {
 		s.gone(name, instead)
 	}

@@ -70,6 +70,10 @@ var Overrides = []Overridable{
 		c.Programs.setUsers(strings.Split(v, ","))
 		return nil
 	}},
+	{Name: "programs-groups", Help: "`groups` whose members' programs may share the ports, too, separated by commas", set: func(c *Config, v string) error {
+		c.Programs.Groups = strings.Split(v, ",")
+		return nil
+	}},
 	{Name: "congestion", Help: "congestion `control` of the devices: window (the default), static, dcqcn, dcqcn-adapter or dcqcn-host, with options such as dcqcn,line=25G", set: func(c *Config, v string) error {
 		c.Congestion = v
 		return nil
@@ -112,6 +116,8 @@ func setting(c *Config, name string) string {
 		return "programs.directory"
 	case "programs-users":
 		return "programs.users"
+	case "programs-groups":
+		return "programs.groups"
 	case "log-level":
 		return "log.level"
 	case "log-format":
