@@ -18,7 +18,7 @@ each = for m in $(MODULES); do $(GO) $(1) -C $$m $(2) || exit 1; done
 REPORT := $(GO) run ./internal/testreport
 ALL    := -C '. $(CORE) ./...' -C 'e2e ./...'
 
-.PHONY: all build preload demo quick core test test-all test-kernel test-programs test-experiments test-386 test-arm64 test-portable measure steady isolated check fuzz e2e-rxe e2e-programs attack bench bench-short bench-quick bench-diff microbench benchcheck soak fmt vet lint tidy race seeds clean help
+.PHONY: all build preload demo quick core test test-all test-kernel test-programs test-experiments test-release release test-386 test-arm64 test-portable measure steady isolated check fuzz e2e-rxe e2e-programs attack bench bench-short bench-quick bench-diff microbench benchcheck soak fmt vet lint tidy race seeds clean help
 
 all: build
 
@@ -63,7 +63,7 @@ test: isolated preload ## all tests that need no kernel guests and no programs o
 
 # What one of them needs and does not find it skips, with the reason.
 test-all: ## the tests that make test leaves out: kernels, programs, experiments, emulated processors (12 minutes)
-	@$(MAKE) --no-print-directory -k -j2 test-kernel test-programs test-experiments test-arm64
+	@$(MAKE) --no-print-directory -k -j2 test-kernel test-programs test-experiments test-arm64 test-release
 
 test-kernel: ## against Linux rxe in emulated guests (needs Linux, root and Debian packages, which it installs: QEMU, cpio ...)
 	$(REPORT) -env ROCEV2_E2E=1 -C e2e -- -timeout 25m .
@@ -75,6 +75,13 @@ test-programs: preload ## programs of the distribution on our devices, and a bro
 
 test-experiments: ## statistics of simulated networks, compared with the tables that are committed (needs nothing but time)
 	$(REPORT) -- -timeout 25m -run '^TestExperiments$$' ./fabric/lab -experiments
+
+# The packager is a module of its own. COLD=1: the second build has no cache.
+release: ## packages for Debian and Fedora, archives, manual pages, checksums, into dist/; built twice and compared (docs/install.md)
+	cd packaging && $(GO) run ./cmd/release -out ../dist $(if $(COLD),-cold)
+
+test-release: ## a release for this processor, the same bytes twice; installed, upgraded, removed, and booted under systemd (needs root, debootstrap, systemd-container)
+	cd packaging && $(GO) vet ./... && ROCEV2_E2E=1 $(GO) run github.com/gosoftroce/rocev2/internal/testreport -- -timeout 25m ./...
 
 measure: ## rates and fairness in real time, judged; what the machine does beside it matters (needs Linux, root, nftables, ethtool; half a minute)
 	$(REPORT) -env ROCEV2_MEASURE=1 -C e2e -- -timeout 25m -count=1 ./congestion
@@ -185,4 +192,4 @@ benchcheck: ## the measuring program itself
 	cd bench && $(GO) mod tidy -diff && $(GO) vet ./... && GOOS=windows $(GO) vet ./... && GOOS=darwin $(GO) vet ./... && $(GO) test ./...
 
 clean: ## what was built here
-	rm -rf $(BIN) e2e/failures bench/out-quick programs/preload/*.so programs/preload/*.so.gz
+	rm -rf $(BIN) dist e2e/failures bench/out-quick programs/preload/*.so programs/preload/*.so.gz

@@ -72,7 +72,7 @@ func TestSystemdUnit(t *testing.T) {
 	unit := read(t, unitFile)
 	checkFlags(t, "the unit", unit)
 	set := settingsOf(unit)
-	for name, want := range map[string]string{"DynamicUser": "yes", "NoNewPrivileges": "yes", "CapabilityBoundingSet": "", "AmbientCapabilities": "", "Type": "notify"} {
+	for name, want := range map[string]string{"User": "rocev2", "NoNewPrivileges": "yes", "CapabilityBoundingSet": "", "AmbientCapabilities": "", "Type": "notify"} {
 		if got, ok := set[name]; !ok || got != want {
 			t.Errorf("the unit has %s=%s, want %q", name, got, want)
 		}
@@ -82,18 +82,18 @@ func TestSystemdUnit(t *testing.T) {
 	}
 }
 
-// The unit makes the directory where programs look for the daemon, and others
-// may enter it. The documents say the same.
+// The unit makes the directory where programs look for the daemon, and members
+// of its group may enter it. The documents say the same.
 func TestSystemdUnitServesPrograms(t *testing.T) {
 	t.Parallel()
 	set := settingsOf(read(t, unitFile))
-	if dir := "/run/" + set["RuntimeDirectory"]; dir != programsDir || set["RuntimeDirectoryMode"] != "0755" {
+	if dir := "/run/" + set["RuntimeDirectory"]; dir != programsDir || set["RuntimeDirectoryMode"] != "0750" || set["Group"] != "rocev2" {
 		t.Errorf("the unit makes %s with the mode %s; programs look in %s", dir, set["RuntimeDirectoryMode"], programsDir)
 	}
-	for _, doc := range []string{"docs/operations.md", "docs/programs.md"} {
+	for _, doc := range []string{"docs/operations.md", "docs/programs.md", "docs/install.md"} {
 		text := read(t, doc)
-		for _, want := range []string{unitFile, programsDir} {
-			if !strings.Contains(text, "`"+want) {
+		for _, want := range []string{"rocev2d.service`", programsDir} {
+			if !strings.Contains(text, want) {
 				t.Errorf("%s does not say `%s`", doc, want)
 			}
 		}
@@ -104,6 +104,32 @@ func TestSystemdUnitServesPrograms(t *testing.T) {
 	c := config.Default()
 	if err := c.Parse("programs.md", "[programs]\ndirectory = \""+programsDir+"\"\n"); err != nil {
 		t.Error(err)
+	}
+}
+
+// The configuration of the packages has no mistake but that there is no such
+// group here, and serves programs of the unit's group in the unit's directory.
+func TestPackagedConfiguration(t *testing.T) {
+	t.Parallel()
+	c := config.Default()
+	if err := c.Parse("rocev2d.toml", read(t, "packaging/system/rocev2d.toml")); err != nil {
+		t.Fatal(err)
+	}
+	group := settingsOf(read(t, unitFile))["Group"]
+	if p := c.Programs; p.Dir != programsDir || !slices.Equal(p.Groups, []string{group}) || p.Any || len(p.Users) > 0 {
+		t.Errorf("programs of the package's configuration: %+v, want the group %s alone", p, group)
+	}
+	if !strings.Contains(read(t, "packaging/system/rocev2.sysusers"), "\nu "+group+" ") {
+		t.Errorf("sysusers does not make the user and the group %s", group)
+	}
+	c.Programs.Groups = nil // which need not be here
+	if err := c.Check(); err != nil {
+		t.Error(err)
+	}
+	for _, d := range c.Devices {
+		if a, err := netip.ParseAddr(d.Address); err != nil || !a.IsLoopback() {
+			t.Errorf("the package's configuration offers a device to other hosts: %s", d.Address)
+		}
 	}
 }
 
@@ -120,7 +146,7 @@ func TestSystemdVerifiesTheUnit(t *testing.T) {
 	for _, drop := range []string{"", "[Service]\nNoSuchSetting=1\n"} {
 		dir := t.TempDir()
 		file := filepath.Join(dir, "rocev2d.service")
-		unit := strings.ReplaceAll(read(t, unitFile), "/usr/local/bin/rocev2d", path)
+		unit := strings.ReplaceAll(read(t, unitFile), "/usr/bin/rocev2d", path)
 		if err := os.WriteFile(file, []byte(unit), 0o644); err != nil {
 			t.Fatal(err)
 		}
