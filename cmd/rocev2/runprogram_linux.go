@@ -213,6 +213,13 @@ func findDaemon(ctx context.Context, f programFlags, addrs []netip.Addr) (dir st
 		if held, err := hold(systemPrograms); err == nil {
 			return systemPrograms, held, nil
 		}
+		if how := closedDaemon(systemPrograms); how != "" {
+			defer func() {
+				if err != nil {
+					err = fmt.Errorf("%s\n%w", how, err)
+				}
+			}()
+		}
 	}
 	if len(addrs) == 0 {
 		addr, _, err := chooseAddress("")

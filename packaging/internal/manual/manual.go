@@ -62,7 +62,11 @@ func (d *description) command() *cobra.Command {
 	}
 	c.CompletionOptions.DisableDefaultCmd = true
 	for _, f := range d.Flags {
-		added := c.Flags().VarPF(&value{f.Type, f.Default}, f.Name, f.Shorthand, f.Usage)
+		kind := f.Type
+		if f.Default == "" {
+			kind = "string" // the page shows it as ""
+		}
+		added := c.Flags().VarPF(&value{kind, f.Default}, f.Name, f.Shorthand, f.Usage)
 		added.NoOptDefVal = f.Alone
 	}
 	for i := range d.Commands {

@@ -148,6 +148,20 @@ func debs(t *testing.T, release, root string) {
 func TestRelease(t *testing.T) {
 	needed(t)
 	release := built(t)
+	sums := exec.Command("sha256sum", "-c", "SHA256SUMS")
+	sums.Dir = release
+	if out, err := sums.CombinedOutput(); err != nil {
+		t.Errorf("checksums: %v\n%s", err, out)
+	}
+	boms, _ := filepath.Glob(filepath.Join(release, "*.cdx.json"))
+	for _, name := range boms {
+		if text, err := os.ReadFile(name); err != nil || !bytes.Contains(text, []byte(`"pkg:golang/github.com/spf13/cobra@v`)) {
+			t.Errorf("%s does not name the modules of the programs: %v", name, err)
+		}
+	}
+	if len(boms) == 0 {
+		t.Error("the release has no bill of materials")
+	}
 	t.Run("debian", func(t *testing.T) { installs(t, release) })
 	t.Run("systemd", func(t *testing.T) { boots(t, release) })
 	t.Run("fedora", func(t *testing.T) { readsRPM(t, release) })
@@ -267,7 +281,7 @@ func boots(t *testing.T, release string) {
 	t.Logf("report: %s", regexp.MustCompile(`(?m)^.*Overall exposure.*$`).Find(result))
 	for _, want := range []string{
 		"state: active", "directory: 750 rocev2 rocev2", "user: rocev2", "CapEff:\t0000000000000000",
-		"alice: ran", "first bw: ran", "reload: 0", "restart: 0", "second bw: ran", "verify: 0", "directory: gone", "end of the test",
+		"alice: ran", "usermod -aG rocev2 bob", "first bw: ran", "reload: 0", "restart: 0", "second bw: ran", "verify: 0", "directory: gone", "end of the test",
 	} {
 		if !bytes.Contains(result, []byte(want)) {
 			t.Errorf("there is no %q", want)
