@@ -81,7 +81,8 @@ release: ## packages for Debian and Fedora, archives, manual pages, checksums, i
 	cd packaging && $(GO) run ./cmd/release -out ../dist $(if $(COLD),-cold)
 
 test-release: ## a release for this processor, the same bytes twice; installed, upgraded, removed, and booted under systemd (needs root, debootstrap, systemd-container)
-	cd packaging && $(GO) vet ./... && ROCEV2_E2E=1 $(GO) run github.com/gosoftroce/rocev2/internal/testreport -- -timeout 25m ./...
+	$(GO) build -o $(BIN)/testreport ./internal/testreport
+	cd packaging && $(GO) vet ./... && ../$(BIN)/testreport -env ROCEV2_E2E=1 -- -timeout 25m ./...
 
 measure: ## rates and fairness in real time, judged; what the machine does beside it matters (needs Linux, root, nftables, ethtool; half a minute)
 	$(REPORT) -env ROCEV2_MEASURE=1 -C e2e -- -timeout 25m -count=1 ./congestion
