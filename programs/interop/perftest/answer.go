@@ -3,17 +3,14 @@ package perftest
 import (
 	"cmp"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
-	"sync"
-	"sync/atomic"
 	"time"
 
+	"github.com/gosoftroce/rocev2/hca/task"
 	"github.com/gosoftroce/rocev2/programs/interop"
 	"github.com/gosoftroce/rocev2/programs/interop/internal/control"
-	"github.com/gosoftroce/rocev2/programs/interop/internal/lanes"
 	"github.com/gosoftroce/rocev2/programs/interop/internal/work"
 	"github.com/gosoftroce/rocev2/verbs"
 )
@@ -74,32 +71,46 @@ func Answer(ctx context.Context, dev *verbs.Device, conn net.Conn, c AnswerConfi
 	if err != nil {
 		return Answered{}, fmt.Errorf("perftest: %w", interop.Cause(ctx, err))
 	}
-	s := &session{dev: dev, role: interop.Server, cfg: cfg, ctl: ctl, greeting: g}
 	if g.own {
-		list, err := s.all(ctx)
-		return Answered{Test: cfg.Test, Version: g.version, Own: true, Results: list}, err
+		s := &session{dev: dev, role: interop.Server, cfg: cfg}
+		list, err := s.all(ctx, ctl, g)
+		return Answered{Test: s.cfg.Test, Version: g.version, Own: true, Results: list}, err
 	}
-	a := &answerer{session: s, size: size, echo: Test{Send, Bandwidth}}
-	defer a.close()
-	if err := a.run(ctx); err != nil {
+	r, err := answerOriginal(ctx, dev, ctl, &cfg, g, size)
+	if err != nil {
 		return Answered{Version: g.version}, fmt.Errorf("perftest: %w", interop.Cause(ctx, err))
 	}
-	return Answered{Test: a.test(), Version: g.version, Results: []Result{a.result()}}, nil
+	return Answered{Test: r.Test, Version: g.version, Results: []Result{r}}, nil
+}
+
+// answerOriginal serves a client that does not say what it runs.
+func answerOriginal(ctx context.Context, dev *verbs.Device, ctl *control.Conn, c *Config, g greeting, size int) (Result, error) {
+	res, err := newClientResources(dev, c, g, size)
+	if err != nil {
+		return Result{}, err
+	}
+	defer res.close()
+	tasks := tasksOf(dev)
+	a := &answerer{
+		tasks: tasks, cfg: c, res: res, echo: Test{Send, Bandwidth},
+		replies: &replies{ctl: ctl, tasks: tasks, first: g.first, lane: func(ctx context.Context, remote Address) (Address, error) {
+			return res.serve(ctx, remote, func() error { return checkAddress(remote, ctl, dev, c) })
+		}},
+	}
+	if err := a.run(ctx); err != nil {
+		return Result{}, err
+	}
+	return a.result(), nil
 }
 
 // answerer serves a client that does not say what it runs. One goroutine
-// answers on the control connection, another one takes completions.
+// answers on the control connection (replies), another one takes completions,
+// finds out what the client runs, and does what it waits for.
 type answerer struct {
-	*session
-	size int // bytes of a message at most
-
-	mu      sync.Mutex
-	clients []*answerLane
-
-	shakes   atomic.Int64 // answered handshakes
-	last     atomic.Int64 // when the last one was, in Unix nanoseconds
-	slow     atomic.Int64 // the longest that the client took to answer, in nanoseconds
-	reported *report
+	tasks   task.Runner
+	cfg     *Config
+	res     *clientResources
+	replies *replies
 
 	echo  Test // what the traffic has shown of SEND and write_lat
 	known bool
@@ -108,13 +119,6 @@ type answerer struct {
 	bytes int // of a message
 
 	due, pending int // answers of send_lat: to be sent, and not completed
-}
-
-// answerLane is a queue pair of the client, and the one that serves it.
-type answerLane struct {
-	*lanes.Set
-	local, remote Address
-	owed          int // receives used and not posted again
 }
 
 // What a decision waits for at least. A second message of send_bw comes within
@@ -135,39 +139,17 @@ const (
 	blockSize   = pageSize // of the first WRITE of write_lat
 )
 
-func (a *answerer) close() {
-	for _, l := range a.clients {
-		l.Close()
-	}
-	a.session.close()
-}
-
 func (a *answerer) run(ctx context.Context) (err error) {
-	if a.pd, err = a.dev.AllocPD(); err != nil {
-		return err
-	}
-	// What the client writes, then what this side sends. All queue pairs
-	// share it: the content is never read.
-	a.grh = lanes.GRH(a.cfg.Service)
-	all := verbs.LocalWrite | verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic
-	if a.mr, err = a.pd.AllocMemory(a.source()+blockSize, all); err != nil {
-		return err
-	}
-	if a.w, err = work.NewWaiter(a.dev, maxAnswered*(answerDepth+answerSends), work.Spin); err != nil {
-		return err
-	}
-	g := work.NewGuard(ctx, tasksOf(a.dev), a.cfg.IdleTimeout, a.received, nil)
+	g := work.NewGuard(ctx, a.tasks, a.cfg.IdleTimeout, func() uint64 { return a.res.received() + uint64(a.replies.handshakes.Load()) }, nil)
 	defer g.Stop()
-	var err2 error
-	done := tasksOf(a.dev).NewGroup()
+	done := a.tasks.NewGroup()
 	done.Go(func() {
-		err2 = a.control(g.Ctx)
+		err = a.replies.run(g.Ctx)
 		g.Cancel(errPeerDone)
 	})
 	terr := a.traffic(g) // never nil: g ends it
 	g.Cancel(terr)
 	done.Wait()
-	err = err2
 	if !a.cfg.Service.Reliable() {
 		a.settle()
 	}
@@ -178,157 +160,4 @@ func (a *answerer) run(ctx context.Context) (err error) {
 		return nil // the original just leaves
 	}
 	return err
-}
-
-// source is where in the region this side's own messages are.
-func (a *answerer) source() int {
-	return (max(a.grh+a.size, 2*a.cycle) + pageSize - 1) &^ (pageSize - 1)
-}
-
-// snapshot returns the queue pairs that there are now.
-func (a *answerer) snapshot() []*answerLane {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.clients
-}
-
-func (a *answerer) received() (n uint64) {
-	for _, l := range a.snapshot() {
-		n += l.Received()
-	}
-	return n + uint64(a.shakes.Load())
-}
-
-// control answers what comes on the control connection, until the client says
-// that it is done.
-func (a *answerer) control(ctx context.Context) error {
-	for {
-		if a.first == nil {
-			b, err := a.ctl.Peek(ctx, "next item", 1)
-			if err != nil {
-				return err
-			}
-			switch b[0] {
-			case done[0]:
-				return a.finish(ctx)
-			case 0: // the first byte of a size
-				if err := a.takeReport(ctx); err != nil {
-					return err
-				}
-				continue
-			}
-		}
-		if err := a.answerShake(ctx); err != nil {
-			return err
-		}
-	}
-}
-
-// takeReport exchanges results: the client's for none.
-func (a *answerer) takeReport(ctx context.Context) error {
-	var theirs [5]uint64
-	for i, mine := range (report{}).items() {
-		var b [reportLen]byte
-		if err := a.ctl.Join(ctx, fmt.Sprintf("report, item %d of 5", i+1), binary.BigEndian.AppendUint64(nil, mine), b[:]); err != nil {
-			return err
-		}
-		theirs[i] = binary.BigEndian.Uint64(b[:])
-	}
-	r := reportOf(theirs)
-	a.reported = &r
-	return nil
-}
-
-// finish reads the client's last word.
-func (a *answerer) finish(ctx context.Context) error {
-	b := make([]byte, len(done))
-	if err := a.ctl.Read(ctx, "end", b); err != nil {
-		return err
-	}
-	if string(b) != done {
-		return &interop.ProtocolError{Step: "end", Got: b, Want: fmt.Sprintf("%q, or an address", done)}
-	}
-	a.ctl.Write(ctx, "end", []byte(done)) // the client may be gone by now, and may
-	a.ctl.Finish(finishLimit)
-	return nil
-}
-
-// answerShake reads an address, and answers with that of the queue pair which
-// serves it: a new one if the address is new.
-func (a *answerer) answerShake(ctx context.Context) error {
-	const step = "handshake"
-	b := a.first
-	if a.first = nil; b == nil {
-		b = make([]byte, addressLen)
-		if err := readAddress(ctx, a.ctl.Read, step, b); err != nil {
-			return err
-		}
-	}
-	remote, err := parseAddress(step, b)
-	if err != nil {
-		return err
-	}
-	if last := a.last.Load(); last != 0 {
-		a.slow.Store(max(a.slow.Load(), tasksOf(a.dev).Now().UnixNano()-last))
-	}
-	lane, err := a.laneOf(ctx, remote)
-	if err != nil {
-		return err
-	}
-	if err := a.ctl.Write(ctx, step, lane.local.append(make([]byte, 0, addressLen))); err != nil {
-		return err
-	}
-	a.last.Store(tasksOf(a.dev).Now().UnixNano())
-	a.shakes.Add(1)
-	return nil
-}
-
-// laneOf returns what serves a queue pair of the client.
-func (a *answerer) laneOf(ctx context.Context, remote Address) (*answerLane, error) {
-	list := a.snapshot()
-	for _, l := range list {
-		if l.remote.QPN == remote.QPN {
-			return l, nil
-		}
-	}
-	if len(list) >= maxAnswered {
-		return nil, fmt.Errorf("the client has more than %d queue pairs (-q)", maxAnswered)
-	}
-	if err := checkAddress(remote, a.ctl, a.dev, &a.cfg); err != nil {
-		return nil, err
-	}
-	set, err := lanes.New(lanes.Config{
-		Dev: a.dev, PD: a.pd, Service: a.cfg.Service, Count: 1, CQ: a.w.CQ,
-		MaxSendWR: answerSends, MaxRecvWR: answerDepth, Sends: true, Receives: true,
-	})
-	if err != nil {
-		return nil, err
-	}
-	l := &answerLane{Set: set, remote: remote, owed: answerDepth}
-	// Completions may come as soon as it is connected.
-	a.mu.Lock()
-	a.clients = append(list[:len(list):len(list)], l)
-	a.mu.Unlock()
-	return l, a.connectLane(ctx, len(list), l)
-}
-
-// connectLane makes a queue pair ready for all that a client may do.
-func (a *answerer) connectLane(ctx context.Context, i int, l *answerLane) error {
-	out := a.dev.Query().MaxDestRdAtomic
-	c := verbs.ConnectConfig{
-		PathMTU: a.mtu, Access: verbs.LocalWrite | verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic, Timeout: a.cfg.Timeout,
-		MaxRdAtomic: verbs.Set(uint8(1)), MaxDestRdAtomic: verbs.Set(uint8(out)),
-	}
-	if err := l.Init(c); err != nil {
-		return err
-	}
-	end := l.Lanes[0].Recv.Endpoint()
-	l.local = Address{
-		OutReads: uint16(out), QPN: end.QPN, PSN: end.PSN, RKey: a.mr.RKey(), VAddr: a.mr.Addr(), GID: interop.GIDOf(end.Addr),
-	}
-	if err := a.repost(i, l); err != nil {
-		return err
-	}
-	r := &l.remote
-	return l.Connect(ctx, 0, lanes.Peer{Addr: r.GID.Addr(), SendQPN: r.QPN, SendPSN: r.PSN, RecvQPN: r.QPN, RecvPSN: r.PSN}, c)
 }

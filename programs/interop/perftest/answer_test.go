@@ -200,9 +200,9 @@ func TestAnswerIsPatient(t *testing.T) {
 		"not silent for long":     {0x5447, 500 * time.Millisecond, false},
 		"SEND without any memory": {0, time.Minute, false},
 	} {
-		a := &answerer{session: &session{}, clients: []*answerLane{{Set: &lanes.Set{}, remote: Address{OutReads: 1, RKey: c.key}}}}
-		a.last.Store(now.Add(-c.silent).UnixNano())
-		if got := a.waitsForWrite(writeShakes, 0, now); got != c.want {
+		a := &answerer{cfg: &Config{}, replies: &replies{}, res: &clientResources{list: []*answerLane{{Set: &lanes.Set{}, remote: Address{OutReads: 1, RKey: c.key}}}}}
+		a.replies.last.Store(now.Add(-c.silent).UnixNano())
+		if got := a.waitsForWrite(writeHandshakes, 0, now); got != c.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}

@@ -13,23 +13,6 @@ import (
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
-// repost posts the receives that a queue pair is owed.
-func (a *answerer) repost(i int, l *answerLane) error {
-	sg := []verbs.SGE{a.mr.Slice(0, a.grh+a.size)}
-	var wrs [batch]verbs.RecvWR
-	for l.owed > 0 {
-		n := min(l.owed, batch)
-		for j := range wrs[:n] {
-			wrs[j] = verbs.RecvWR{ID: recvFlag | uint64(i), SGList: sg}
-		}
-		l.owed -= n
-		if err := l.PostRecv(0, wrs[:n]...); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // traffic takes completions, finds out what they mean, and does what the client
 // waits for. It ends with g.
 func (a *answerer) traffic(g *work.Guard) error {
@@ -42,7 +25,7 @@ func (a *answerer) traffic(g *work.Guard) error {
 		return a.writes(g)
 	}
 	a.meter.size = a.bytes
-	a.meter.begin(tasksOf(a.dev).Now())
+	a.meter.begin(a.tasks.Now())
 	a.times = NewHistogram()
 	for {
 		messages := uint64(0)
@@ -54,7 +37,7 @@ func (a *answerer) traffic(g *work.Guard) error {
 				messages++
 			}
 		}
-		if now := tasksOf(a.dev).Now(); messages > 0 {
+		if now := a.tasks.Now(); messages > 0 {
 			a.meter.add(now, messages)
 			if a.echo.Kind == Latency && !at.IsZero() {
 				a.times.Add(now.Sub(at))
@@ -62,7 +45,7 @@ func (a *answerer) traffic(g *work.Guard) error {
 			at = now
 		}
 		g.Add(n)
-		if n, err = a.w.Next(g, wc[:]); err != nil {
+		if n, err = a.res.w.Next(g, wc[:]); err != nil {
 			return err
 		}
 	}
@@ -74,28 +57,28 @@ func (a *answerer) decide(g *work.Guard, wc []verbs.WC) (n int, at time.Time, er
 	var quiet uint64 // packets when the last handshake was seen
 	var seen int64
 	for {
-		limit, cancel := tasksOf(a.dev).WithTimeout(g.Ctx, decideTick)
-		k, err := a.w.CQ.Wait(limit, wc[n:])
+		limit, cancel := a.tasks.WithTimeout(g.Ctx, decideTick)
+		k, err := a.res.w.CQ.Wait(limit, wc[n:])
 		cancel()
 		if err != nil && (g.Ctx.Err() != nil || limit.Err() == nil) {
 			return 0, at, g.Err(err)
 		}
-		now := tasksOf(a.dev).Now()
+		now := a.tasks.Now()
 		if n += k; k > 0 {
-			a.bytes, at = int(wc[0].ByteLen)-a.grh, now
+			a.bytes, at = int(wc[0].ByteLen)-a.res.grh, now
 		}
-		switch shakes := a.shakes.Load(); {
+		switch handshakes := a.replies.handshakes.Load(); {
 		case n > 1:
 			a.known = true
 			return n, at, nil
-		case n == 1 && quiet != a.packets():
-			quiet, at = a.packets(), now // a part of the next message
-		case n == 1 && now.Sub(at) >= max(secondLimit, a.slowness()):
+		case n == 1 && quiet != a.res.received():
+			quiet, at = a.res.received(), now // a part of the next message
+		case n == 1 && now.Sub(at) >= max(secondLimit, a.replies.slowness()):
 			a.known, a.echo = true, Test{Send, Latency}
 			return n, time.Time{}, nil
 		case n > 0:
-		case shakes != seen:
-			seen, quiet = shakes, a.packets()
+		case handshakes != seen:
+			seen, quiet = handshakes, a.res.received()
 		case a.waitsForWrite(seen, quiet, now):
 			a.known, a.echo = true, Test{Write, Latency}
 			return 0, at, nil
@@ -103,29 +86,16 @@ func (a *answerer) decide(g *work.Guard, wc []verbs.WC) (n int, at time.Time, er
 	}
 }
 
-func (a *answerer) packets() (n uint64) {
-	for _, l := range a.snapshot() {
-		n += l.Received()
-	}
-	return n
-}
-
-// writeShakes is how many handshakes there are before write_lat begins.
-const writeShakes = 4
+// writeHandshakes is how many handshakes there are before write_lat begins.
+const writeHandshakes = 4
 
 // waitsForWrite reports whether the client is one of write_lat that waits. Of
 // the others those of SEND begin at once, and so do those of READ and atomics,
 // which also announce room for more than one; write_bw has a handshake less.
-func (a *answerer) waitsForWrite(shakes int64, quiet uint64, now time.Time) bool {
-	list := a.snapshot()
-	return shakes == writeShakes && len(list) == 1 && list[0].remote.OutReads <= 1 && list[0].remote.RKey != 0 && a.cfg.Service != interop.UD &&
-		a.packets() == quiet && now.Sub(time.Unix(0, a.last.Load())) >= max(firstLimit, a.slowness())
-}
-
-// slowness is for how long the client may be silent though it has something to
-// say, by what it took for its handshakes.
-func (a *answerer) slowness() time.Duration {
-	return 2 * min(time.Duration(a.slow.Load()), time.Second)
+func (a *answerer) waitsForWrite(handshakes int64, quiet uint64, now time.Time) bool {
+	list := a.res.lanes()
+	return handshakes == writeHandshakes && len(list) == 1 && list[0].remote.OutReads <= 1 && list[0].remote.RKey != 0 && a.cfg.Service != interop.UD &&
+		a.res.received() == quiet && a.replies.sinceLast(now) >= max(firstLimit, a.replies.slowness())
 }
 
 // take handles a completion: a receive is posted again, and answered in a
@@ -139,16 +109,16 @@ func (a *answerer) take(wc *verbs.WC) error {
 		return nil
 	}
 	i := int(wc.ID &^ recvFlag)
-	l := a.snapshot()[i]
+	l := a.res.lanes()[i]
 	if l.owed++; l.owed >= batch || a.echo.Kind == Latency {
-		if err := a.repost(i, l); err != nil {
+		if err := a.res.repost(i, l); err != nil {
 			return err
 		}
 	}
 	if a.echo.Kind != Latency {
 		return nil
 	}
-	a.bytes = int(wc.ByteLen) - a.grh
+	a.bytes = int(wc.ByteLen) - a.res.grh
 	a.due++
 	return a.echoes(l)
 }
@@ -163,7 +133,7 @@ func (a *answerer) echoes(l *answerLane) error {
 		return nil
 	}
 	for ; a.due > 0; a.due-- {
-		err := a.post(l, verbs.SendWR{Opcode: verbs.OpSend, Signaled: true, SGList: []verbs.SGE{a.mr.Slice(a.grh, a.bytes)}})
+		err := l.post(verbs.SendWR{Opcode: verbs.OpSend, Signaled: true, SGList: []verbs.SGE{a.res.mr.Slice(a.res.grh, a.bytes)}})
 		if err != nil {
 			return err
 		}
@@ -172,15 +142,10 @@ func (a *answerer) echoes(l *answerLane) error {
 	return nil
 }
 
-func (a *answerer) post(l *answerLane, wr verbs.SendWR) error {
-	l.Address(0, &wr)
-	return l.Lanes[0].Send.PostSend(wr)
-}
-
 // writes is the server of write_lat, which begins.
 func (a *answerer) writes(g *work.Guard) error {
-	l := a.snapshot()[0]
-	source := a.mr.Bytes()[a.source():][:blockSize]
+	l := a.res.lanes()[0]
+	source := a.res.source()
 	for i := range source {
 		source[i] = 1
 	}
@@ -192,7 +157,7 @@ func (a *answerer) writes(g *work.Guard) error {
 	}
 	a.meter.size = a.bytes
 	a.times = NewHistogram()
-	last := tasksOf(a.dev).Now()
+	last := a.tasks.Now()
 	a.meter.begin(last)
 	for round := 2; ; round++ {
 		source[a.bytes-1] = byte(round)
@@ -202,7 +167,7 @@ func (a *answerer) writes(g *work.Guard) error {
 		if err := a.watch(g, byte(round)); err != nil {
 			return err
 		}
-		now := tasksOf(a.dev).Now()
+		now := a.tasks.Now()
 		a.times.Add(now.Sub(last))
 		a.meter.add(now, 1)
 		last = now
@@ -212,15 +177,15 @@ func (a *answerer) writes(g *work.Guard) error {
 
 // write writes the first n bytes of the source to the client.
 func (a *answerer) write(g *work.Guard, l *answerLane, n int) error {
-	err := a.post(l, verbs.SendWR{
-		Opcode: verbs.OpWrite, Signaled: true, SGList: []verbs.SGE{a.mr.Slice(a.source(), n)},
+	err := l.post(verbs.SendWR{
+		Opcode: verbs.OpWrite, Signaled: true, SGList: []verbs.SGE{a.res.mr.Slice(a.res.room, n)},
 		Remote: verbs.RemoteAddr{Addr: l.remote.VAddr, RKey: l.remote.RKey},
 	})
 	if err != nil {
 		return err
 	}
 	var wc [1]verbs.WC
-	if _, err := a.w.Next(g, wc[:]); err != nil {
+	if _, err := a.res.w.Next(g, wc[:]); err != nil {
 		return err
 	}
 	if wc[0].Status != verbs.StatusSuccess {
@@ -243,45 +208,26 @@ const sizeLimit = 5 * time.Second
 // messages are: the memory after it is still zero. A message may come in
 // several packets, so it counts when no more have come for a moment.
 func (a *answerer) learnSize(g *work.Guard, l *answerLane) error {
-	start := tasksOf(a.dev).Now()
+	start := a.tasks.Now()
 	var packets uint64
 	size := 0
 	for {
-		n, p := a.lastByte(), l.Received()
-		if n > 0 && n == size && p == packets && a.mr.Bytes()[n-1] == 1 {
+		n, p := a.res.written(), l.Received()
+		if n > 0 && n == size && p == packets && a.res.mr.Bytes()[n-1] == 1 {
 			a.bytes = n
 			return nil
 		}
 		size, packets = n, p
-		if tasksOf(a.dev).Sleep(g.Ctx, decideTick) != nil {
+		if a.tasks.Sleep(g.Ctx, decideTick) != nil {
 			return g.Err(verbs.ErrClosed)
 		}
-		if size == 0 && tasksOf(a.dev).Since(start) > min(sizeLimit, a.cfg.HandshakeTimeout) {
+		if size == 0 && a.tasks.Since(start) > min(sizeLimit, a.cfg.HandshakeTimeout) {
 			return errSize
 		}
 		// Polling is what moves packets in.
 		var wc [1]verbs.WC
-		a.w.CQ.Poll(wc[:])
+		a.res.w.CQ.Poll(wc[:])
 	}
-}
-
-// lastByte returns how many bytes of the buffer lie before the end of what the
-// client has written.
-func (a *answerer) lastByte() int {
-	for off := blockSize - 8; off >= 0; off -= 8 {
-		v, err := a.mr.Load64(off)
-		if err != nil {
-			return 0
-		}
-		var b [8]byte
-		binary.NativeEndian.PutUint64(b[:], v)
-		for i := len(b) - 1; i >= 0; i-- {
-			if b[i] != 0 {
-				return off + i + 1
-			}
-		}
-	}
-	return 0
 }
 
 // watch waits for a value of the last byte of a message.
@@ -290,7 +236,7 @@ func (a *answerer) watch(g *work.Guard, want byte) error {
 	var start time.Time
 	at := a.bytes - 1
 	for i := 1; ; i++ {
-		v, err := a.mr.Load64(at &^ 7)
+		v, err := a.res.mr.Load64(at &^ 7)
 		if err != nil {
 			return err
 		}
@@ -299,7 +245,7 @@ func (a *answerer) watch(g *work.Guard, want byte) error {
 		if b[at&7] == want {
 			return nil
 		}
-		a.w.CQ.Poll(wc[:]) // moves packets in
+		a.res.w.CQ.Poll(wc[:]) // moves packets in
 		if i%looksPerYield != 0 {
 			continue
 		}
@@ -307,11 +253,11 @@ func (a *answerer) watch(g *work.Guard, want byte) error {
 			return g.Err(verbs.ErrClosed)
 		}
 		runtime.Gosched()
-		switch now := tasksOf(a.dev).Now(); {
+		switch now := a.tasks.Now(); {
 		case start.IsZero():
 			start = now
 		case now.Sub(start) > watchLimit:
-			tasksOf(a.dev).Sleep(context.Background(), watchNap)
+			a.tasks.Sleep(context.Background(), watchNap)
 		}
 	}
 }
@@ -320,10 +266,10 @@ func (a *answerer) watch(g *work.Guard, want byte) error {
 // not confirm anything: until nothing comes for a moment.
 func (a *answerer) settle() {
 	var wc [batch]verbs.WC
-	for n := a.packets(); ; {
-		tasksOf(a.dev).Sleep(context.Background(), 2*decideTick)
-		a.w.CQ.Poll(wc[:]) // moves packets in
-		m := a.packets()
+	for n := a.res.received(); ; {
+		a.tasks.Sleep(context.Background(), 2*decideTick)
+		a.res.w.CQ.Poll(wc[:]) // moves packets in
+		m := a.res.received()
 		if m == n {
 			return
 		}
@@ -338,7 +284,7 @@ func (a *answerer) test() Test {
 	}
 	t := Test{Atomic, Latency}
 	var tx, rx, messages uint64
-	for _, l := range a.clients {
+	for _, l := range a.res.list {
 		s := l.Lanes[0].Recv.Stats()
 		tx, rx, messages = tx+s.TxBytes, rx+s.RxBytes, messages+s.RecvDone
 	}
@@ -350,7 +296,7 @@ func (a *answerer) test() Test {
 	case rx > 0:
 		t.Verb = Write
 	}
-	if a.reported != nil {
+	if a.replies.reported != nil {
 		t.Kind = Bandwidth
 	}
 	return t
@@ -360,8 +306,8 @@ func (a *answerer) test() Test {
 func (a *answerer) result() Result {
 	var r Result
 	switch {
-	case a.reported != nil:
-		r = resultOf(*a.reported)
+	case a.replies.reported != nil:
+		r = resultOf(*a.replies.reported)
 	case a.known:
 		r = a.meter.result()
 		if a.times != nil && a.echo.Kind == Latency {
@@ -369,6 +315,6 @@ func (a *answerer) result() Result {
 			r.Latency = &l
 		}
 	}
-	r.Test, r.Service, r.Role, r.QPs, r.MTU = a.test(), a.cfg.Service, interop.Server, len(a.clients), a.mtu.Bytes()
+	r.Test, r.Service, r.Role, r.QPs, r.MTU = a.test(), a.cfg.Service, interop.Server, len(a.res.list), a.res.mtu.Bytes()
 	return r
 }

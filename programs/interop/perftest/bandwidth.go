@@ -20,20 +20,20 @@ func (s *session) runBandwidth(ctx context.Context) error {
 		return s.runSendBandwidth(ctx)
 	}
 	if s.role == interop.Server && !both {
-		if err := s.over(ctx); err != nil {
+		if err := s.exchange.over(ctx); err != nil {
 			return err
 		}
-		theirs, err := s.swapReports(ctx, report{})
+		theirs, err := s.exchange.reports(ctx, report{})
 		if err != nil {
 			return err
 		}
 		s.record(resultOf(theirs))
-		return s.bye(ctx)
+		return s.exchange.bye(ctx)
 	}
 	var last Result
 	for _, size := range s.cfg.sizes() {
 		if both {
-			if err := s.ready(ctx); err != nil {
+			if err := s.exchange.ready(ctx); err != nil {
 				return err
 			}
 		}
@@ -42,7 +42,7 @@ func (s *session) runBandwidth(ctx context.Context) error {
 			return err
 		}
 		if both && s.cfg.AllSizes {
-			if err := s.over(ctx); err != nil {
+			if err := s.exchange.over(ctx); err != nil {
 				return err
 			}
 		}
@@ -54,14 +54,14 @@ func (s *session) runBandwidth(ctx context.Context) error {
 		s.record(last)
 	}
 	if !both {
-		if err := s.over(ctx); err != nil {
+		if err := s.exchange.over(ctx); err != nil {
 			return err
 		}
-		if _, err := s.swapReports(ctx, last.report()); err != nil {
+		if _, err := s.exchange.reports(ctx, last.report()); err != nil {
 			return err
 		}
 	}
-	return s.bye(ctx)
+	return s.exchange.bye(ctx)
 }
 
 func (s *session) runSendBandwidth(ctx context.Context) error {
@@ -74,7 +74,7 @@ func (s *session) runSendBandwidth(ctx context.Context) error {
 		if err := f.postRecvs(); err != nil {
 			return err
 		}
-		if err := s.ready(ctx); err != nil {
+		if err := s.exchange.ready(ctx); err != nil {
 			return err
 		}
 		r, err := s.measure(ctx, f)
@@ -88,17 +88,17 @@ func (s *session) runSendBandwidth(ctx context.Context) error {
 		}
 		s.record(r)
 		if s.cfg.AllSizes {
-			if err := s.over(ctx); err != nil {
+			if err := s.exchange.over(ctx); err != nil {
 				return err
 			}
 		}
 	}
-	return s.bye(ctx)
+	return s.exchange.bye(ctx)
 }
 
 // sum exchanges reports and adds the peer's figures to the own.
 func (s *session) sum(ctx context.Context, r Result) (Result, error) {
-	theirs, err := s.swapReports(ctx, r.report())
+	theirs, err := s.exchange.reports(ctx, r.report())
 	if err != nil {
 		return r, err
 	}
@@ -196,9 +196,9 @@ func (f *flow) begin() {
 		f.qps[i].limit = f.limit
 	}
 	f.places = 1
-	if f.size <= f.s.cycle/2 {
-		f.step = (max(f.size, f.s.line) + f.s.line - 1) / f.s.line * f.s.line
-		f.places = uint64(f.s.cycle / f.step)
+	if f.size <= f.s.exchange.cycle/2 {
+		f.step = (max(f.size, f.s.exchange.line) + f.s.exchange.line - 1) / f.s.exchange.line * f.s.exchange.line
+		f.places = uint64(f.s.exchange.cycle / f.step)
 	}
 	wr := verbs.SendWR{Opcode: f.opcode()}
 	if c.Test.Verb == Atomic && c.Atomic == FetchAdd {
@@ -206,7 +206,7 @@ func (f *flow) begin() {
 	}
 	for i := range f.wrs {
 		f.wrs[i] = wr
-		f.sges[i] = f.s.mr.Slice(0, f.size)
+		f.sges[i] = f.s.res.mr.Slice(0, f.size)
 		f.wrs[i].SGList = f.sges[i : i+1]
 	}
 }
@@ -243,8 +243,8 @@ func (f *flow) postRecvs() error {
 		if c.Duration > 0 {
 			q.rlimit = noLimit
 		}
-		q.recvs = uint64(f.s.posted[i]) // for messages that were lost
-		q.owed = max(int(min(uint64(c.RxDepth), q.rlimit))-f.s.posted[i], 0)
+		q.recvs = uint64(f.s.res.posted[i]) // for messages that were lost
+		q.owed = max(int(min(uint64(c.RxDepth), q.rlimit))-f.s.res.posted[i], 0)
 		if err := f.repost(i); err != nil {
 			return err
 		}
@@ -264,13 +264,13 @@ func (f *flow) repost(i int) error {
 		}
 		// A receive that is left over from a lost message takes one of
 		// the next size.
-		f.rsge[0] = f.s.mr.Slice(f.s.targetOffset(i), f.s.grh+f.s.cfg.Size)
+		f.rsge[0] = f.s.res.mr.Slice(f.s.res.targetOffset(i), f.s.res.grh+f.s.cfg.Size)
 		for j := range n {
 			f.rwrs[j] = verbs.RecvWR{ID: recvFlag | uint64(i)<<indexShift, SGList: f.rsge[:]}
 		}
 		q.recvs += uint64(n)
-		f.s.posted[i] += n
-		if err := f.s.lanes.PostRecv(i, f.rwrs[:n]...); err != nil {
+		f.s.res.posted[i] += n
+		if err := f.s.res.lanes.PostRecv(i, f.rwrs[:n]...); err != nil {
 			return err
 		}
 	}
@@ -291,7 +291,7 @@ func (f *flow) run(g *work.Guard) (Result, error) {
 		}
 	}
 	for !f.over() {
-		n, err := f.s.w.Next(g, f.wc[:])
+		n, err := f.s.res.w.Next(g, f.wc[:])
 		if err != nil {
 			if errors.Is(err, errTimeUp) || f.lost(err) {
 				break
@@ -398,7 +398,7 @@ func (f *flow) fill(i int) error {
 			f.build(i, j, q.posted+uint64(j))
 		}
 		q.posted += n
-		if err := f.s.lanes.Lanes[i].Send.PostSend(f.wrs[:n]...); err != nil {
+		if err := f.s.res.lanes.Lanes[i].Send.PostSend(f.wrs[:n]...); err != nil {
 			return err
 		}
 	}
@@ -408,15 +408,15 @@ func (f *flow) fill(i int) error {
 func (f *flow) build(i, j int, n uint64) {
 	s, wr := f.s, &f.wrs[j]
 	off := int(n%f.places) * f.step
-	at := s.sourceOffset(i) + off
+	at := s.res.sourceOffset(i) + off
 	if f.size <= s.cfg.Inline && s.cfg.Test.Verb <= Write {
-		wr.SGList, wr.Inline = nil, s.mr.Bytes()[at:at+f.size]
+		wr.SGList, wr.Inline = nil, s.res.mr.Bytes()[at:at+f.size]
 	} else {
-		f.sges[j].Addr = s.mr.Addr() + uint64(at)
+		f.sges[j].Addr = s.res.mr.Addr() + uint64(at)
 	}
-	s.lanes.Address(i, wr)
+	s.res.lanes.Address(i, wr)
 	if s.cfg.Test.Verb != Send {
-		r := s.remoteOf(i)
+		r := s.exchange.remoteOf(i)
 		wr.Remote = verbs.RemoteAddr{Addr: r.VAddr + uint64(off), RKey: r.RKey}
 	}
 	wr.ID = uint64(i)<<indexShift | (n+1)&countMask
@@ -439,7 +439,7 @@ func (f *flow) handle(g *work.Guard, n int) error {
 		q := &f.qps[i]
 		if wc.ID&recvFlag != 0 {
 			f.received++
-			f.s.posted[i]--
+			f.s.res.posted[i]--
 			q.owed++
 			if !f.sends || f.timed {
 				ops++

@@ -4,12 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"time"
 
+	"github.com/gosoftroce/rocev2/hca/task"
 	"github.com/gosoftroce/rocev2/programs/interop"
-	"github.com/gosoftroce/rocev2/programs/interop/internal/lanes"
 	"github.com/gosoftroce/rocev2/programs/interop/internal/link"
 	"github.com/gosoftroce/rocev2/programs/interop/internal/message"
 	"github.com/gosoftroce/rocev2/rdma/cm"
@@ -44,7 +43,7 @@ func RunCM(ctx context.Context, dev *verbs.Device, server netip.AddrPort, c Conf
 	if err != nil {
 		return nil, err
 	}
-	s := &session{dev: dev, role: interop.Client, cfg: c, server: server}
+	s := &session{dev: dev, role: interop.Client, cfg: c, managed: managed{server: server}}
 	dialing, cancel := tasksOf(dev).WithTimeoutCause(ctx, c.HandshakeTimeout, fmt.Errorf("no answer within %v", c.HandshakeTimeout))
 	defer cancel()
 	conn, err := message.Dial(dialing, dev, server)
@@ -70,62 +69,82 @@ func ServeCM(ctx context.Context, dev *verbs.Device, at netip.AddrPort, c Config
 	if c.OnListen != nil {
 		c.OnListen()
 	}
-	return (&session{dev: dev, role: interop.Server, cfg: c, data: ln}).serve(ctx, ln)
+	return (&session{dev: dev, role: interop.Server, cfg: c, managed: managed{listener: ln}}).serve(ctx, ln)
 }
 
-// connecting has the connection manager connect the lanes of a session.
-type connecting struct {
-	dev    *verbs.Device
-	cfg    *Config
-	mtu    verbs.MTU
-	lanes  *lanes.Set
-	server netip.AddrPort    // of a client
-	data   *message.Listener // of a server; nil for a client
-	peer   net.Addr          // whose connections a server takes
-	// ready exchanges a step with the peer.
-	ready func(ctx context.Context, step string) error
+// managed are connections of the connection manager between the queue pairs of
+// the two sides.
+type managed struct {
+	server   netip.AddrPort    // of a client
+	listener *message.Listener // of a server
+	conns    []*cm.Conn
 }
 
-// all connects the lanes. The two sides say that they are ready, then
+// connect connects the lanes. The two sides say that they are ready, then
 // the client dials as many connections as there are lanes, and both say that
-// they are done. The connections are returned with an error, too.
-func (s *connecting) all(ctx context.Context) (conns []*cm.Conn, err error) {
+// they are done.
+func (m *managed) connect(ctx context.Context, x *exchange, res *resources) error {
+	c, tasks, list := res.cfg, x.tasks, res.lanes.Lanes
 	var claim *message.Claim
-	if s.data != nil {
-		if claim, err = s.data.Claim(s.peer, s.cfg.QPs); err != nil {
-			return nil, err
+	if m.listener != nil {
+		var err error
+		if claim, err = m.listener.Claim(x.ctl.Peer(), c.QPs); err != nil {
+			return err
 		}
 		defer claim.Release()
 	}
-	if err := s.ready(ctx, "handshake before connecting"); err != nil {
-		return nil, err
+	if err := x.noAddress(ctx, "handshake before connecting"); err != nil {
+		return err
 	}
-	bounded, cancel := tasksOf(s.dev).WithTimeoutCause(ctx, s.cfg.HandshakeTimeout, fmt.Errorf("no connection within %v: %w", s.cfg.HandshakeTimeout, interop.ErrNoProgress))
+	bounded, cancel := tasks.WithTimeoutCause(ctx, c.HandshakeTimeout, fmt.Errorf("no connection within %v: %w", c.HandshakeTimeout, interop.ErrNoProgress))
 	defer cancel()
-	for i := range s.lanes.Lanes {
+	for i := range list {
 		var conn *cm.Conn
+		var err error
 		if claim != nil {
-			conn, err = s.acceptLane(bounded, claim, i)
+			conn, err = acceptLane(bounded, claim, list[i].Send, c)
 		} else {
-			conn, err = s.dialLane(bounded, i)
+			conn, err = m.dial(bounded, tasks, list[i].Send, c.dialConfig(x.mtu))
 		}
 		if err != nil {
-			return conns, fmt.Errorf("connect queue pair %d of %d: %w", i+1, len(s.lanes.Lanes), interop.Cause(bounded, err))
+			return fmt.Errorf("connect queue pair %d of %d: %w", i+1, len(list), interop.Cause(bounded, err))
 		}
-		conns = append(conns, conn)
-		if err := s.cfg.limitRate(s.lanes.Lanes[i].Send); err != nil {
-			return conns, err
+		m.conns = append(m.conns, conn)
+		if err := res.limitRate(i); err != nil {
+			return err
 		}
 	}
-	return conns, s.ready(ctx, "handshake after connecting by the connection manager")
+	return x.noAddress(ctx, "handshake after connecting by the connection manager")
+}
+
+// disconnectLimit bounds the wait for the peer's answer to the end of the
+// connections. A process that ends before it repeats nothing that is lost.
+const disconnectLimit = time.Second
+
+// disconnect ends the connections.
+func (m *managed) disconnect(tasks task.Runner) {
+	ctx, cancel := tasks.WithTimeout(context.Background(), disconnectLimit)
+	defer cancel()
+	wg := tasks.NewGroup()
+	for _, c := range m.conns {
+		wg.Go(func() { _ = c.Disconnect(ctx) }) // the peer may be gone
+	}
+	wg.Wait()
 }
 
 // reads is how many READs and atomics the two sides may have outstanding.
-func (s *connecting) reads() verbs.OptUint8 {
-	if s.cfg.Test.hasReadDepth() {
-		return verbs.Set(uint8(s.cfg.OutstandingReads))
+func (c *Config) reads() verbs.OptUint8 {
+	if c.Test.hasReadDepth() {
+		return verbs.Set(uint8(c.OutstandingReads))
 	}
 	return verbs.Set(0)
+}
+
+func (c *Config) dialConfig(mtu verbs.MTU) cm.DialConfig {
+	return cm.DialConfig{
+		ResponderResources: c.reads(), InitiatorDepth: c.reads(), PathMTU: mtu, AckTimeout: c.Timeout, RetryCount: c.RetryCount,
+		Access: c.Test.access(), TrafficClass: c.TrafficClass, SourcePort: c.SourcePort,
+	}
 }
 
 // An original listens for these connections only after it has said that it is
@@ -135,52 +154,31 @@ const (
 	listenPause = 10 * time.Millisecond
 )
 
-func (s *connecting) dialLane(ctx context.Context, i int) (*cm.Conn, error) {
-	for start := tasksOf(s.dev).Now(); ; {
-		conn, err := s.dialLaneOnce(ctx, i)
+// dial connects a queue pair, as soon as the server listens.
+func (m *managed) dial(ctx context.Context, tasks task.Runner, qp *verbs.QP, c cm.DialConfig) (*cm.Conn, error) {
+	for start := tasks.Now(); ; {
+		conn, err := m.dialOnce(ctx, qp, c)
 		var rejected *cm.RejectedError
-		if !errors.As(err, &rejected) || rejected.Reason != cm.ReasonInvalidService || tasksOf(s.dev).Since(start) > listenLimit {
+		if !errors.As(err, &rejected) || rejected.Reason != cm.ReasonInvalidService || tasks.Since(start) > listenLimit {
 			return conn, err
 		}
-		if tasksOf(s.dev).Sleep(ctx, listenPause) != nil {
+		if tasks.Sleep(ctx, listenPause) != nil {
 			return nil, err
 		}
 	}
 }
 
-func (s *connecting) dialLaneOnce(ctx context.Context, i int) (*cm.Conn, error) {
-	conn, err := cm.Dial(ctx, s.lanes.Lanes[i].Send, s.server, cm.DialConfig{
-		ResponderResources: s.reads(), InitiatorDepth: s.reads(), PathMTU: s.mtu, AckTimeout: s.cfg.Timeout, RetryCount: s.cfg.RetryCount,
-		Access: s.cfg.Test.access(), TrafficClass: s.cfg.TrafficClass, SourcePort: s.cfg.SourcePort,
-	})
-	return conn, link.Explain(ctx, s.server, err)
+func (m *managed) dialOnce(ctx context.Context, qp *verbs.QP, c cm.DialConfig) (*cm.Conn, error) {
+	conn, err := cm.Dial(ctx, qp, m.server, c)
+	return conn, link.Explain(ctx, m.server, err)
 }
 
-func (s *connecting) acceptLane(ctx context.Context, claim *message.Claim, i int) (*cm.Conn, error) {
+func acceptLane(ctx context.Context, claim *message.Claim, qp *verbs.QP, c *Config) (*cm.Conn, error) {
 	r, err := claim.Next(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return r.Accept(ctx, s.lanes.Lanes[i].Send, cm.AcceptConfig{
-		ResponderResources: s.reads(), InitiatorDepth: s.reads(), Access: s.cfg.Test.access(), SourcePort: s.cfg.SourcePort,
+	return r.Accept(ctx, qp, cm.AcceptConfig{
+		ResponderResources: c.reads(), InitiatorDepth: c.reads(), Access: c.Test.access(), SourcePort: c.SourcePort,
 	})
-}
-
-// connectByCM connects the lanes by the connection manager.
-func (s *session) connectByCM(ctx context.Context) (err error) {
-	c := connecting{dev: s.dev, cfg: &s.cfg, mtu: s.mtu, lanes: s.lanes, server: s.server, ready: s.exchangeEmpty}
-	if s.role == interop.Server {
-		c.data, c.peer = s.data, s.ctl.Peer()
-	}
-	s.conns, err = c.all(ctx)
-	return err
-}
-
-// exchangeEmpty exchanges address messages without an address.
-func (s *session) exchangeEmpty(ctx context.Context, step string) error {
-	a, err := s.exchangeMessage(ctx, step, make([]byte, binaryLen), true)
-	if err == nil && a != (Address{}) {
-		err = errors.New("the two sides run different tests: only this side connects its queue pairs by the connection manager (-R)")
-	}
-	return err
 }

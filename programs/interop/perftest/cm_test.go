@@ -193,28 +193,26 @@ func TestLateListener(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &session{dev: b.Dev, cfg: cfg, server: at}
-	s.greeting.mtu = verbs.MTU1024
-	s.greeting.cycle, s.greeting.line = pageSize, cacheLine
-	defer s.close()
-	if err := s.setUp(); err != nil {
+	res, err := newResources(b.Dev, interop.Client, &cfg, pageSize)
+	if err != nil {
 		t.Fatal(err)
 	}
+	defer res.close()
+	m, dial := &managed{server: at}, cfg.dialConfig(verbs.MTU1024)
 	other, err := cm.Listen(a.Dev, netip.AddrPortFrom(a.Dev.Addr(), 2), cm.ListenConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer other.Close()
-	c := &connecting{dev: b.Dev, cfg: &s.cfg, mtu: s.mtu, lanes: s.lanes, server: at}
 	dialed := make(chan error, 1)
 	go func() {
-		conn, err := c.dialLane(t.Context(), 0)
+		conn, err := m.dial(t.Context(), tasksOf(b.Dev), res.lanes.Lanes[0].Send, dial)
 		if err == nil {
 			conn.Close()
 		}
 		dialed <- err
 	}()
-	if _, err := c.dialLaneOnce(t.Context(), 1); err == nil { // rejected
+	if _, err := m.dialOnce(t.Context(), res.lanes.Lanes[1].Send, dial); err == nil { // rejected
 		t.Error("nobody listens, and it connects")
 	}
 	ln, err := cm.Listen(a.Dev, at, cm.ListenConfig{})

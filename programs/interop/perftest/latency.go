@@ -18,7 +18,7 @@ import (
 func (s *session) runLatency(ctx context.Context) error {
 	t := s.cfg.Test
 	if t.clientOnly() && s.role == interop.Server {
-		return s.bye(ctx)
+		return s.exchange.bye(ctx)
 	}
 	p := &pinger{s: s, times: NewHistogram()}
 	for _, size := range s.cfg.sizes() {
@@ -27,7 +27,7 @@ func (s *session) runLatency(ctx context.Context) error {
 			if err := p.postRecvs(); err != nil {
 				return err
 			}
-			if err := s.ready(ctx); err != nil {
+			if err := s.exchange.ready(ctx); err != nil {
 				return err
 			}
 		}
@@ -38,11 +38,11 @@ func (s *session) runLatency(ctx context.Context) error {
 		s.record(r)
 	}
 	if t.Verb != Write {
-		return s.bye(ctx)
+		return s.exchange.bye(ctx)
 	}
 	// Here the originals just leave. This side stays for what the peer may
 	// still want acknowledged, until it has left too.
-	s.ctl.Finish(finishLimit)
+	s.exchange.ctl.Finish(finishLimit)
 	return nil
 }
 
@@ -114,20 +114,20 @@ func (p *pinger) prepare(size int) {
 		p.wr[0].CompareAdd = 1
 	}
 	if s.cfg.Test.Verb != Send {
-		r := s.remoteOf(0)
+		r := s.exchange.remoteOf(0)
 		p.wr[0].Remote = verbs.RemoteAddr{Addr: r.VAddr, RKey: r.RKey}
 	}
-	s.lanes.Address(0, &p.wr[0])
+	s.res.lanes.Address(0, &p.wr[0])
 	if size <= s.cfg.Inline && s.cfg.Test.Verb <= Write {
-		p.wr[0].Inline = s.mr.Bytes()[s.sourceOffset(0):][:size]
+		p.wr[0].Inline = s.res.mr.Bytes()[s.res.sourceOffset(0):][:size]
 	} else {
-		p.sge[0] = s.mr.Slice(s.sourceOffset(0), size)
+		p.sge[0] = s.res.mr.Slice(s.res.sourceOffset(0), size)
 		p.wr[0].SGList = p.sge[:]
 		// Its number is written into the memory that a WRITE may be
 		// sent again from.
 		p.patient = s.cfg.Test.Verb == Write
 	}
-	p.rsge[0] = s.mr.Slice(s.targetOffset(0), s.grh+size)
+	p.rsge[0] = s.res.mr.Slice(s.res.targetOffset(0), s.res.grh+size)
 	for i := range p.rwr {
 		p.rwr[i] = verbs.RecvWR{ID: recvFlag, SGList: p.rsge[:]}
 	}
@@ -197,12 +197,12 @@ func (p *pinger) post() error {
 	wr := &p.wr[0]
 	wr.ID = p.posted
 	wr.Signaled = p.signals(p.posted)
-	return s.lanes.Lanes[0].Send.PostSend(p.wr[:]...)
+	return s.res.lanes.Lanes[0].Send.PostSend(p.wr[:]...)
 }
 
 // take waits for completions and counts them.
 func (p *pinger) take() error {
-	n, err := p.s.w.Next(p.g, p.wc[:])
+	n, err := p.s.res.w.Next(p.g, p.wc[:])
 	if err != nil {
 		return err
 	}
@@ -267,7 +267,7 @@ func (p *pinger) postRecvs() error {
 func (p *pinger) postRecv(n int) error {
 	n = int(min(uint64(min(n, batch)), p.goal-p.rposted))
 	p.rposted += uint64(n)
-	return p.s.lanes.PostRecv(0, p.rwr[:n]...)
+	return p.s.res.lanes.PostRecv(0, p.rwr[:n]...)
 }
 
 // sends measures messages that go back and forth.
@@ -317,7 +317,7 @@ func (p *pinger) awaitMessage(n uint64) error {
 // begins, unlike with SEND.
 func (p *pinger) writes() error {
 	second := p.s.role == interop.Client
-	source := p.s.mr.Bytes()[p.s.sourceOffset(0):][:p.size]
+	source := p.s.res.mr.Bytes()[p.s.res.sourceOffset(0):][:p.size]
 	for p.posted < p.goal && !p.over() {
 		if second || p.posted > 0 {
 			if err := p.watch(byte(p.received + 1)); err != nil {
@@ -369,7 +369,7 @@ func (p *pinger) watch(want byte) error {
 		}
 		// Polling is what moves packets in while this goroutine keeps
 		// the processor, and shows errors.
-		if n := p.s.w.CQ.Poll(p.wc[:]); n > 0 {
+		if n := p.s.res.w.CQ.Poll(p.wc[:]); n > 0 {
 			if err := p.handle(n); err != nil {
 				return err
 			}
@@ -415,8 +415,8 @@ func (p *pinger) stillComing(left *time.Time) error {
 // look reads the last byte of the buffer, with the region's atomic load of the
 // word around it.
 func (p *pinger) look(want byte) (bool, error) {
-	off := p.s.targetOffset(0) + p.size - 1
-	v, err := p.s.mr.Load64(off &^ 7)
+	off := p.s.res.targetOffset(0) + p.size - 1
+	v, err := p.s.res.mr.Load64(off &^ 7)
 	if err != nil {
 		return false, err
 	}

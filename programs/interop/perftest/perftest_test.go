@@ -316,10 +316,15 @@ func TestWriteLatencyBeginsAtTheServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &session{dev: b, role: interop.Client, cfg: full, ctl: control.New(cc, task.Runner{}, interop.Client, 0)}
+	s := &session{dev: b, role: interop.Client, cfg: full}
+	ctl := control.New(cc, task.Runner{}, interop.Client, 0)
 	defer s.close()
 	for _, step := range []func() error{
-		func() (err error) { s.greeting, err = greet(t.Context(), s.ctl, b, &full); return err }, s.setUp, func() error { return s.connect(t.Context()) },
+		func() error {
+			g, err := greet(t.Context(), ctl, b, &full)
+			s.exchange = newExchange(ctl, tasksOf(b), &s.cfg, g)
+			return err
+		}, s.setUp, func() error { return s.connect(t.Context()) },
 	} {
 		if err := step(); err != nil {
 			t.Fatal(err)

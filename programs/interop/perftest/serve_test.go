@@ -157,14 +157,17 @@ func TestHeardCounts(t *testing.T) {
 			_, err := Run(t.Context(), b, cc, interop.Client, cfg)
 			done <- err
 		}()
-		s := &session{dev: a, role: interop.Server, cfg: full, ctl: control.New(sc, task.Runner{}, interop.Server, 0)}
-		if s.greeting, err = greet(t.Context(), s.ctl, a, &full); err != nil {
+		s := &session{dev: a, role: interop.Server, cfg: full}
+		ctl := control.New(sc, task.Runner{}, interop.Server, 0)
+		g, err := greet(t.Context(), ctl, a, &full)
+		if err != nil {
 			t.Fatal(err)
 		}
+		s.exchange = newExchange(ctl, tasksOf(a), &s.cfg, g)
 		if err := s.run(t.Context()); err != nil {
 			t.Error(err)
 		}
-		if n := s.lanes.Received(); n < 20 {
+		if n := s.res.lanes.Received(); n < 20 {
 			t.Errorf("%v: received %d packets of 20 operations", test, n)
 		}
 		s.close()

@@ -2,7 +2,6 @@ package perftest
 
 import (
 	"github.com/gosoftroce/rocev2/programs/interop"
-	"github.com/gosoftroce/rocev2/programs/interop/internal/lanes"
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
@@ -64,59 +63,26 @@ func (c *Config) defaultRxDepth() int {
 
 // fitMTU makes the size fit a service whose messages are one packet. Without a
 // size from the user it is the path MTU that both sides have agreed on.
-func (s *session) fitMTU() error {
-	c := &s.cfg
-	if c.Service != interop.UD || c.Size <= s.mtu.Bytes() {
+func (c *Config) fitMTU(mtu verbs.MTU) error {
+	if c.Service != interop.UD || c.Size <= mtu.Bytes() {
 		return nil
 	}
 	if c.sizeGiven {
-		return interop.BadConfig("the message size is %d bytes (-s); a datagram is one packet, of at most %d bytes between these two sides", c.Size, s.mtu.Bytes())
+		return interop.BadConfig("the message size is %d bytes (-s); a datagram is one packet, of at most %d bytes between these two sides", c.Size, mtu.Bytes())
 	}
-	c.Size = s.mtu.Bytes()
+	c.Size = mtu.Bytes()
 	return nil
-}
-
-// makeLanes makes the queue pairs.
-func (s *session) makeLanes(rx int) (err error) {
-	c := &s.cfg
-	client := s.role == interop.Client
-	s.lanes, err = lanes.New(lanes.Config{
-		Dev: s.dev, PD: s.pd, Service: c.Service, Shared: c.SharedReceives, Count: c.QPs, CQ: s.w.CQ,
-		MaxSendWR: c.sendDepth(), MaxRecvWR: rx, MaxInline: c.Inline,
-		Sends: client || c.duplex(), Receives: !client || c.duplex(),
-	})
-	return err
 }
 
 // records returns how many addresses each side tells the other: one for each
 // queue pair. With XRC and traffic in both directions those that send come
 // first, then as many that receive.
-func (s *session) records() int { return s.cfg.QPs + s.receivers() }
+func (c *Config) records() int { return c.QPs + c.receivers() }
 
 // receivers is the index of the address of the first queue pair that receives.
-func (s *session) receivers() int {
-	if s.cfg.Service == interop.XRC && s.cfg.duplex() {
-		return s.cfg.QPs
+func (c *Config) receivers() int {
+	if c.Service == interop.XRC && c.duplex() {
+		return c.QPs
 	}
 	return 0
-}
-
-// recordQP returns the queue pair that address i is of.
-func (s *session) recordQP(i int) *verbs.QP {
-	l := &s.lanes.Lanes[i%s.cfg.QPs]
-	if i >= s.cfg.QPs || l.Send == nil {
-		return l.Recv
-	}
-	return l.Send
-}
-
-// remoteOf returns the address of what receives the requests of lane i.
-func (s *session) remoteOf(i int) Address { return s.remote[s.receivers()+i] }
-
-// peerOf returns the other end of lane i.
-func (s *session) peerOf(i int) lanes.Peer {
-	from, to := s.remote[i], s.remoteOf(i)
-	return lanes.Peer{
-		Addr: to.GID.Addr(), SendQPN: from.QPN, SendPSN: from.PSN, RecvQPN: to.QPN, RecvPSN: to.PSN, SRQN: to.SRQN, Native: s.own,
-	}
 }
