@@ -5,10 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
-	"sync/atomic"
 	"time"
-
-	"github.com/gosoftroce/rocev2/verbs"
 )
 
 // Attack is one way to harm a device, and what must hold against it.
@@ -67,18 +64,16 @@ type Options struct {
 	Seed    uint64
 }
 
-// Trial is one attack under way. Its methods are for one goroutine unless they
-// say otherwise.
+// Trial is one attack under way. It joins the lab, the random numbers of
+// forged packets, and what is judged: an attack is a function of a Trial, as a
+// test is one of a testing.T. A Trial is for one goroutine; what it has for
+// floods is the lab's.
 type Trial struct {
 	Scale
-	ctx    context.Context
 	attack *Attack
 	lab    *lab
-	rng    *rand.Rand
-	seq    uint64 // of the messages that stream sends
+	random random
 	result Result
-
-	wireErr atomic.Pointer[error] // the first error of the wire
 }
 
 // aborted carries an error of the lab itself up to Run.
@@ -90,13 +85,12 @@ func (a *Attack) Run(ctx context.Context, o Options) (r Result, err error) {
 	if o.Network == nil {
 		o.Network = Loopback()
 	}
-	t := &Trial{Scale: o.Scale, ctx: ctx, attack: a, rng: rand.New(rand.NewPCG(o.Seed, 1))}
+	t := &Trial{Scale: o.Scale, attack: a, random: random{rand.New(rand.NewPCG(o.Seed, 1))}}
+	t.lab = &lab{ctx: ctx, net: o.Network}
 	t.result = Result{Name: a.Name, What: a.What, Must: a.Must}
 	defer func() {
-		if t.lab != nil {
-			if e := t.lab.close(); e != nil && err == nil {
-				err = e
-			}
+		if e := t.lab.close(); e != nil && err == nil {
+			err = e
 		}
 		switch p := recover().(type) {
 		case nil:
@@ -107,13 +101,13 @@ func (a *Attack) Run(ctx context.Context, o Options) (r Result, err error) {
 		}
 		r = t.result
 	}()
-	t.open(o)
+	t.lab.open(o.Raw)
 	a.run(t)
 	return t.result, nil
 }
 
 // check ends the trial if the lab fails.
-func (t *Trial) check(err error) {
+func check(err error) {
 	if err != nil {
 		panic(aborted{err})
 	}
@@ -142,35 +136,6 @@ func (t *Trial) figure(name string, v float64, unit string) {
 	t.result.Figures = append(t.result.Figures, Figure{name, v, unit})
 }
 
-const (
-	giveUpAfter = time.Minute // for what must happen
-	pollTime    = 200 * time.Microsecond
-)
-
-// await polls until cond holds. It aborts the trial when that takes too long.
-func (t *Trial) await(what string, cond func() bool) {
-	if !t.happens(giveUpAfter, cond) {
-		t.check(fmt.Errorf("no %s in %v", what, giveUpAfter))
-	}
-}
-
-// happens polls until cond holds, or for d, and reports whether it did.
-func (t *Trial) happens(d time.Duration, cond func() bool) bool {
-	for end := time.Now().Add(d); !cond(); {
-		if t.ctx.Err() != nil {
-			panic(aborted{t.ctx.Err()})
-		}
-		if err := t.wireErr.Load(); err != nil {
-			panic(aborted{*err})
-		}
-		if time.Now().After(end) {
-			return false
-		}
-		time.Sleep(pollTime)
-	}
-	return true
-}
-
 // heap returns the bytes of live objects.
 func heap() int64 {
 	var m runtime.MemStats
@@ -192,13 +157,4 @@ func smallHeap() int64 {
 		n += uint64(c.Size) * (c.Mallocs - c.Frees)
 	}
 	return int64(n)
-}
-
-// wait takes one completion.
-func (t *Trial) wait(cq *verbs.CQ) (verbs.WC, error) {
-	ctx, cancel := context.WithTimeout(t.ctx, giveUpAfter)
-	defer cancel()
-	var wc [1]verbs.WC
-	_, err := cq.Wait(ctx, wc[:])
-	return wc[0], err
 }

@@ -132,12 +132,12 @@ func TestForgedPacketsArrive(t *testing.T) {
 		t.Run(w.name, func(t *testing.T) {
 			skipWithoutRaw(t, w.raw)
 			a := Attack{Name: "arrive", run: func(t *Trial) {
-				c := t.connect(t.lab.peer, t.lab.victim, endConfig{})
-				t.check(c.b.postReceives())
+				c := t.lab.connect(t.lab.peer, t.lab.victim, endConfig{})
+				check(c.b.postReceives())
 				t.forgeSend(c, 0, forged)
-				t.fence()
-				wc, err := t.wait(c.b.rcq)
-				t.check(err)
+				t.lab.fence()
+				wc, err := t.lab.wait(c.b.rcq)
+				check(err)
 				t.must(wc.Status == verbs.StatusSuccess && bytes.Equal(c.b.mr.Bytes()[:slotSize], forged), "completion %+v", wc)
 				t.must(c.b.qp.Stats().TxPackets == 1, "%d answers", c.b.qp.Stats().TxPackets)
 			}}

@@ -44,10 +44,10 @@ func (t *Trial) sealed(src netip.Addr, b []byte) []byte {
 // unharmed notes what a datagram that belongs to no connection has changed: the
 // memory, the answers, or what the queue pair expects.
 func (t *Trial) unharmed(e *end, what string, attack func()) {
-	t.fence()
+	t.lab.fence()
 	mem, psn, sent := bytes.Clone(e.mr.Bytes()), e.expects(), t.lab.victim.dev.Stats().Link.TxPackets
 	attack()
-	t.fence()
+	t.lab.fence()
 	t.must(e.qp.State() == verbs.StateRTS, "%s: the queue pair is in state %v", what, e.qp.State())
 	t.must(bytes.Equal(mem, e.mr.Bytes()), "%s: memory has changed", what)
 	t.must(e.expects() == psn, "%s: the queue pair expects another PSN", what)
@@ -59,8 +59,8 @@ func (t *Trial) unharmed(e *end, what string, attack func()) {
 // payload underflowed where it was computed before it was checked.
 func TestShortPacketPadUnderflow(t *testing.T) {
 	bugClass(t, func(t *Trial) {
-		h := t.hostile(true)
-		for _, e := range t.targets(h) {
+		h := t.lab.hostile(true)
+		for _, e := range t.lab.targets(h) {
 			for op := range 256 {
 				if info, ok := rocev2.Opcode(op).Info(); ok {
 					what := fmt.Sprintf("%s at %v", info.Name, e.qp.Config().Type)
@@ -88,7 +88,7 @@ func (t *Trial) shortened(src netip.Addr, e *end, op rocev2.Opcode) {
 			if n > 1 {
 				b[1] = b[1]&^0x30 | pad<<4
 			}
-			t.datagram(netip.AddrPortFrom(src, rocev2.UDPPort), t.sealed(src, b))
+			t.lab.datagram(netip.AddrPortFrom(src, rocev2.UDPPort), t.sealed(src, b))
 			t.result.Sent++
 		}
 	}
@@ -98,8 +98,8 @@ func (t *Trial) shortened(src netip.Addr, e *end, op rocev2.Opcode) {
 // any host, opcode 0xff, to the multicast QPN.
 func TestUnknownOpcode(t *testing.T) {
 	bugClass(t, func(t *Trial) {
-		h := t.hostile(true)
-		targets := t.targets(h)
+		h := t.lab.hostile(true)
+		targets := t.lab.targets(h)
 		to := []verbs.QPN{rocev2.MulticastQPN, 0, 1, 2}
 		for _, e := range targets {
 			to = append(to, e.qp.QPN())
@@ -116,7 +116,7 @@ func TestUnknownOpcode(t *testing.T) {
 					for _, src := range []netip.Addr{h.link.Addr(), t.lab.ghost} {
 						bth := rocev2.BTH{Opcode: o, PKey: rocev2.DefaultPKey, DestQPN: qpn, PSN: targets[0].expects(), AckReq: true}
 						for _, more := range []int{0, 4, 16, 64} {
-							t.forge(src, rocev2.UDPPort, append(bth.AppendTo(nil), make([]byte, more)...))
+							t.lab.forge(src, rocev2.UDPPort, append(bth.AppendTo(nil), make([]byte, more)...))
 							t.result.Sent++
 						}
 					}
@@ -134,16 +134,16 @@ func TestUnknownOpcode(t *testing.T) {
 func TestZeroLengthAtomicWrite(t *testing.T) {
 	bugClass(t, func(t *Trial) {
 		for _, n := range []int{0, 4, 7, 12, 16} {
-			f := t.foe(t.hostile(false), endConfig{})
+			f := t.lab.foe(t.lab.hostile(false), endConfig{})
 			before := bytes.Clone(f.end.mr.Bytes())
 			packet := f.packet(rocev2.RCAtomicWrite, 0, func(p *rocev2.Packet) {
 				p.RETH = rocev2.RETH{VA: f.end.mr.Addr(), RKey: uint32(f.end.mr.RKey()), Length: 8}
 				p.Payload = forged[:n]
 			})
-			t.check(f.send(packet))
-			t.fence()
-			t.check(f.send(packet, packet))
-			t.fence()
+			check(f.send(packet))
+			t.lab.fence()
+			check(f.send(packet, packet))
+			t.lab.fence()
 			t.must(bytes.Equal(before, f.end.mr.Bytes()), "%d bytes: memory has changed", n)
 			t.must(f.end.qp.State() == verbs.StateErr, "%d bytes: the queue pair is in state %v", n, f.end.qp.State())
 			t.must(f.end.qp.Stats().NAKInvalidSent > 0, "%d bytes: no NAK, invalid request", n)
@@ -174,13 +174,13 @@ func wraps(mr *verbs.MR) []rocev2.RETH {
 func TestAddressPlusLengthWraps(t *testing.T) {
 	bugClass(t, func(t *Trial) {
 		for _, op := range []rocev2.Opcode{rocev2.RCReadRequest, rocev2.RCWriteOnly, rocev2.RCWriteFirst, rocev2.RCFetchAdd, rocev2.RCCompareSwap} {
-			h := t.hostile(false)
+			h := t.lab.hostile(false)
 			for i := range 10 {
-				f := t.foe(h, endConfig{})
+				f := t.lab.foe(h, endConfig{})
 				before := bytes.Clone(f.end.mr.Bytes())
 				reth := wraps(f.end.mr)[i]
 				answered := h.got().responses
-				t.check(f.send(f.packet(op, 0, func(p *rocev2.Packet) {
+				check(f.send(f.packet(op, 0, func(p *rocev2.Packet) {
 					p.RETH = reth
 					p.AtomicETH = rocev2.AtomicETH{VA: reth.VA &^ 7, RKey: reth.RKey, SwapAdd: 1}
 					switch info, _ := op.Info(); info.Payload {
@@ -190,7 +190,7 @@ func TestAddressPlusLengthWraps(t *testing.T) {
 						p.Payload = forged[:min(reth.Length, slotSize)]
 					}
 				})))
-				t.fence()
+				t.lab.fence()
 				what := fmt.Sprintf("%v, %#x + %#x", op, reth.VA-f.end.mr.Addr(), reth.Length)
 				aligned := reth.VA&^7-f.end.mr.Addr() < uint64(f.end.mr.Len()) // an atomic of 8 bytes inside
 				if op.Service() == rocev2.ServiceRC && (op == rocev2.RCFetchAdd || op == rocev2.RCCompareSwap) && aligned {
@@ -207,14 +207,14 @@ func TestAddressPlusLengthWraps(t *testing.T) {
 // A READ that is repeated with another range was answered without a check.
 func TestDuplicateReadOutside(t *testing.T) {
 	bugClass(t, func(t *Trial) {
-		h := t.hostile(false)
-		f := t.foe(h, endConfig{})
-		t.check(f.send(f.packet(rocev2.RCReadRequest, 0, read(f.end.mr, 64))))
-		t.fence()
+		h := t.lab.hostile(false)
+		f := t.lab.foe(h, endConfig{})
+		check(f.send(f.packet(rocev2.RCReadRequest, 0, read(f.end.mr, 64))))
+		t.lab.fence()
 		t.must(h.got().responses == 1, "a READ of 64 bytes: %d responses", h.got().responses)
 		for _, reth := range wraps(f.end.mr) {
-			t.check(f.send(f.packet(rocev2.RCReadRequest, 0, func(p *rocev2.Packet) { p.RETH = reth })))
-			t.fence()
+			check(f.send(f.packet(rocev2.RCReadRequest, 0, func(p *rocev2.Packet) { p.RETH = reth })))
+			t.lab.fence()
 		}
 		t.must(h.got().responses == 1, "READs outside of the region that repeat a PSN: %d responses with data", h.got().responses-1)
 		t.must(f.end.qp.State() == verbs.StateRTS, "a duplicate has ended the connection")
@@ -224,10 +224,10 @@ func TestDuplicateReadOutside(t *testing.T) {
 // A list of more entries than the queue has room for overran it.
 func TestEntryCountBeyondTheList(t *testing.T) {
 	bugClass(t, func(t *Trial) {
-		e := t.end(t.lab.victim, endConfig{})
+		e := t.lab.end(t.lab.victim, endConfig{})
 		qp, err := t.lab.victim.pd.CreateQP(verbs.QPConfig{SendCQ: e.scq, RecvCQ: e.rcq, MaxSendSGE: 2, MaxRecvSGE: 2, MaxInline: 16})
-		t.check(err)
-		t.check(qp.Connect(t.ctx, verbs.Endpoint{Addr: t.lab.peer.addr, QPN: 99}))
+		check(err)
+		check(qp.Connect(t.lab.ctx, verbs.Endpoint{Addr: t.lab.peer.addr, QPN: 99}))
 		for n := 3; n < 1<<16; n *= 3 {
 			list := make([]verbs.SGE, n)
 			for i := range list {
@@ -248,8 +248,8 @@ func TestEntryCountBeyondTheList(t *testing.T) {
 // same, and so was what is repeated.
 func TestNotExecutedAfterError(t *testing.T) {
 	bugClass(t, func(t *Trial) {
-		f := t.foe(t.hostile(false), endConfig{})
-		t.check(f.end.postReceives())
+		f := t.lab.foe(t.lab.hostile(false), endConfig{})
+		check(f.end.postReceives())
 		before := bytes.Clone(f.end.mr.Bytes())
 		write := func(p *rocev2.Packet) { read(f.end.mr, slotSize)(p); p.Payload = forged }
 		add := func(p *rocev2.Packet) {
@@ -261,12 +261,12 @@ func TestNotExecutedAfterError(t *testing.T) {
 			rest = append(rest, f.packet(rocev2.RCWriteOnly, psn, write), f.packet(rocev2.RCFetchAdd, psn, add),
 				f.packet(rocev2.RCSendOnly, psn, payload(forged)), f.packet(rocev2.RCReadRequest, psn, read(f.end.mr, 64)))
 		}
-		t.check(f.send(f.packet(rocev2.RCWriteOnly, 0, wrong)))
-		t.check(f.send(rest...))
-		t.fence()
+		check(f.send(f.packet(rocev2.RCWriteOnly, 0, wrong)))
+		check(f.send(rest...))
+		t.lab.fence()
 		t.must(f.end.qp.State() == verbs.StateErr, "the queue pair is in state %v", f.end.qp.State())
-		t.check(f.send(rest...))
-		t.fence()
+		check(f.send(rest...))
+		t.lab.fence()
 		t.must(bytes.Equal(before, f.end.mr.Bytes()), "memory has changed")
 		t.must(f.end.qp.Stats().RecvDone == 0, "a message was received")
 		t.must(f.got().responses == 0, "a READ or an atomic was answered")
@@ -276,22 +276,22 @@ func TestNotExecutedAfterError(t *testing.T) {
 // The second invalidation of a key found no memory for it, and crashed.
 func TestDoubleInvalidate(t *testing.T) {
 	bugClass(t, func(t *Trial) {
-		f := t.foe(t.hostile(false), endConfig{})
-		t.check(f.end.postReceives())
+		f := t.lab.foe(t.lab.hostile(false), endConfig{})
+		check(f.end.postReceives())
 		mr, err := t.lab.victim.pd.AllocMemory(4096, verbs.LocalWrite|verbs.RemoteWrite, verbs.Invalidatable())
-		t.check(err)
+		check(err)
 		end := func(p *rocev2.Packet) { p.IETH.RKey, p.Payload = uint32(mr.RKey()), forged }
-		t.check(f.send(f.packet(rocev2.RCSendOnlyInv, 0, end)))
-		t.fence()
+		check(f.send(f.packet(rocev2.RCSendOnlyInv, 0, end)))
+		t.lab.fence()
 		t.must(f.end.qp.State() == verbs.StateRTS && f.end.qp.Stats().RecvDone == 1, "the first: state %v, %d messages",
 			f.end.qp.State(), f.end.qp.Stats().RecvDone)
-		t.check(f.send(f.packet(rocev2.RCSendOnlyInv, 0, end))) // a duplicate is acknowledged
-		t.fence()
+		check(f.send(f.packet(rocev2.RCSendOnlyInv, 0, end))) // a duplicate is acknowledged
+		t.lab.fence()
 		t.must(f.end.qp.State() == verbs.StateRTS, "a duplicate: state %v", f.end.qp.State())
-		t.check(f.send(f.packet(rocev2.RCSendOnlyInv, 1, end)))
-		t.fence()
+		check(f.send(f.packet(rocev2.RCSendOnlyInv, 1, end)))
+		t.lab.fence()
 		t.must(f.end.qp.State() == verbs.StateErr, "the second: state %v", f.end.qp.State())
 		t.must(f.got().fatal > 0, "the second: no NAK")
-		t.check(mr.Close())
+		check(mr.Close())
 	})
 }

@@ -30,27 +30,27 @@ func groupDatagram(op rocev2.Opcode, qkey uint32) []byte {
 // that is attached takes each of them once, and one that is not takes none.
 func TestMulticastGroupIsCompleteWhenVisible(t *testing.T) {
 	bugClass(t, func(t *Trial) {
-		h := t.hostile(true)
+		h := t.lab.hostile(true)
 		h.toGroup()
 		d := groupDatagram(rocev2.UDSendOnly, labQKey)
-		shoot := func() { t.check(h.send(d)); t.fence() }
-		ends := []*end{t.service(nil, verbs.UD, madSlot), t.service(nil, verbs.UD, madSlot), t.service(nil, verbs.UD, madSlot)}
+		shoot := func() { check(h.send(d)); t.lab.fence() }
+		ends := []*end{t.lab.service(nil, verbs.UD, madSlot), t.lab.service(nil, verbs.UD, madSlot), t.lab.service(nil, verbs.UD, madSlot)}
 		want := make([]uint64, len(ends))
 		in := make([]bool, len(ends))
 		for round := range 24 {
 			i := round * 7 % len(ends)
 			switch e := ends[i]; {
 			case !in[i] && e.qp.Stats().RecvDone < serviceReceives:
-				t.check(h.send(d)) // under way
-				t.check(e.qp.Attach(labGroup))
-				t.check(e.qp.Attach(labGroup)) // again: nothing
-				t.fence()
+				check(h.send(d)) // under way
+				check(e.qp.Attach(labGroup))
+				check(e.qp.Attach(labGroup)) // again: nothing
+				t.lab.fence()
 				want[i], in[i] = e.qp.Stats().RecvDone, true // whether it came before
 				for k := range ends {
 					want[k] = ends[k].qp.Stats().RecvDone
 				}
 			case in[i]:
-				t.check(e.qp.Detach(labGroup))
+				check(e.qp.Detach(labGroup))
 				in[i] = false
 				t.must(errors.Is(e.qp.Detach(labGroup), verbs.ErrNotAttached), "a queue pair was detached twice")
 			}
@@ -71,7 +71,7 @@ func TestMulticastGroupIsCompleteWhenVisible(t *testing.T) {
 			t.must(attached == 0 && len(g) == 0 || len(g) == 1 && g[0].QPs == attached, "%d queue pairs are attached, the device says %v", attached, g)
 		}
 		for _, e := range ends {
-			t.check(e.qp.Close())
+			check(e.qp.Close())
 		}
 		t.must(len(t.lab.victim.dev.Groups()) == 0, "closed queue pairs are attached to %v", t.lab.victim.dev.Groups())
 		shoot()
@@ -81,14 +81,14 @@ func TestMulticastGroupIsCompleteWhenVisible(t *testing.T) {
 // An attachment that fails leaves no group.
 func TestFailedAttachLeavesNothing(t *testing.T) {
 	bugClass(t, func(t *Trial) {
-		closed := t.service(nil, verbs.UD, madSlot)
-		t.check(closed.qp.Close())
+		closed := t.lab.service(nil, verbs.UD, madSlot)
+		check(closed.qp.Close())
 		t.must(closed.qp.Attach(labGroup) != nil, "a closed queue pair was attached")
 		for _, typ := range []verbs.QPType{verbs.RC, verbs.UC, verbs.GSI} {
-			e := t.service(t.hostile(true), typ, madSlot)
+			e := t.lab.service(t.lab.hostile(true), typ, madSlot)
 			t.must(errors.Is(e.qp.Attach(labGroup), verbs.ErrNotUD), "a queue pair of %v was attached", typ)
 		}
-		e := t.service(nil, verbs.UD, madSlot)
+		e := t.lab.service(nil, verbs.UD, madSlot)
 		for _, a := range []netip.Addr{{}, t.lab.victim.addr, netip.MustParseAddr("ff02::1"), netip.MustParseAddr("255.255.255.255")} {
 			t.must(errors.Is(e.qp.Attach(a), verbs.ErrNotGroup), "attached to %v", a)
 		}
@@ -101,22 +101,22 @@ func TestFailedAttachLeavesNothing(t *testing.T) {
 // reach none; nothing is answered.
 func TestMulticastFloodHasNoEffect(t *testing.T) {
 	bugClass(t, func(t *Trial) {
-		h := t.hostile(false)
-		targets := t.targets(h)
+		h := t.lab.hostile(false)
+		targets := t.lab.targets(h)
 		member := targets[2]
-		t.check(member.qp.Attach(labGroup))
+		check(member.qp.Attach(labGroup))
 		before := bytes.Clone(member.mr.Bytes())
 		h.toGroup()
-		t.fence()
+		t.lab.fence()
 		sent := t.lab.victim.dev.Stats().Link.TxPackets
 		for op := range 256 {
 			info, ok := rocev2.Opcode(op).Info()
 			if !ok {
 				continue
 			}
-			t.check(h.send(groupDatagram(rocev2.Opcode(op), labQKey^1)))
+			check(h.send(groupDatagram(rocev2.Opcode(op), labQKey^1)))
 			for _, e := range targets { // right in everything but where it is sent to
-				t.check(h.send(encode(rocev2.Opcode(op), e.qp.QPN(), e.expects(), func(p *rocev2.Packet) {
+				check(h.send(encode(rocev2.Opcode(op), e.qp.QPN(), e.expects(), func(p *rocev2.Packet) {
 					p.DETH = rocev2.DETH{QKey: e.qp.Query().QKey, SrcQPN: 1}
 					p.RETH = rocev2.RETH{VA: e.mr.Addr(), RKey: uint32(e.mr.RKey()), Length: slotSize}
 					if info.Payload != rocev2.PayloadNone {
@@ -124,7 +124,7 @@ func TestMulticastFloodHasNoEffect(t *testing.T) {
 					}
 				})))
 			}
-			t.fence()
+			t.lab.fence()
 		}
 		now := t.lab.victim.dev.Stats().Link.TxPackets
 		t.must(now == sent, "answered with %d packets", now-sent)
@@ -133,9 +133,9 @@ func TestMulticastFloodHasNoEffect(t *testing.T) {
 				e.qp.Config().Type, e.qp.State(), e.qp.Stats().RecvDone)
 		}
 		t.must(bytes.Equal(before, member.mr.Bytes()), "memory has changed")
-		t.check(h.send(groupDatagram(rocev2.UDSendOnly, labQKey)))
-		wc, err := t.wait(member.rcq)
-		t.check(err)
+		check(h.send(groupDatagram(rocev2.UDSendOnly, labQKey)))
+		wc, err := t.lab.wait(member.rcq)
+		check(err)
 		t.must(wc.ByteLen == verbs.GRHLen+slotSize, "the right one: %+v", wc)
 	})
 }

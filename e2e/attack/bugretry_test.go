@@ -14,26 +14,26 @@ import (
 // requester connects a queue pair of the victim to a hostile host that answers
 // with reply, and posts a SEND.
 func (t *Trial) requester(c verbs.ConnectConfig, reply func(p *rocev2.Packet) []byte) (*end, *hostile) {
-	h := t.hostile(reply == nil)
+	h := t.lab.hostile(reply == nil)
 	h.mu.Lock()
 	h.reply = reply
 	h.mu.Unlock()
-	e := t.end(t.lab.victim, endConfig{})
+	e := t.lab.end(t.lab.victim, endConfig{})
 	c.PathMTU = verbs.MTU1024
-	t.check(e.qp.Connect(t.ctx, verbs.Endpoint{Addr: h.link.Addr(), QPN: 0x77, PSN: 1}, verbs.WithConfig(c)))
-	t.check(e.qp.PostSend(verbs.SendWR{Opcode: verbs.OpSend, Signaled: true, SGList: []verbs.SGE{e.mr.Slice(0, slotSize)}}))
+	check(e.qp.Connect(t.lab.ctx, verbs.Endpoint{Addr: h.link.Addr(), QPN: 0x77, PSN: 1}, verbs.WithConfig(c)))
+	check(e.qp.PostSend(verbs.SendWR{Opcode: verbs.OpSend, Signaled: true, SGList: []verbs.SGE{e.mr.Slice(0, slotSize)}}))
 	return e, h
 }
 
 // status waits so long for the completion of the SEND.
 func (t *Trial) status(e *end, most time.Duration) (verbs.Status, time.Duration) {
 	begun := time.Now() // time is virtual
-	ctx, cancel := context.WithTimeout(t.ctx, most)
+	ctx, cancel := context.WithTimeout(t.lab.ctx, most)
 	defer cancel()
 	var wc [1]verbs.WC
 	if _, err := e.scq.Wait(ctx, wc[:]); err != nil {
 		if !errors.Is(err, context.DeadlineExceeded) {
-			t.check(err)
+			check(err)
 		}
 		t.broken("no completion in %v", most)
 	}
@@ -65,10 +65,10 @@ func TestRNRRetriesAreCountedAndWait(t *testing.T) {
 				close(first)
 				if count == 7 { // without end, as the standard has it: at the pace that the peer asks for
 					const span = 100 * time.Millisecond
-					tooMany := t.happens(span, func() bool { return h.got().requests > uint64(span/wait)+2 })
+					tooMany := t.lab.happens(span, func() bool { return h.got().requests > uint64(span/wait)+2 })
 					t.must(h.got().requests > 2 && !tooMany, "%d requests in %v", h.got().requests, span)
 					t.must(e.qp.State() == verbs.StateRTS, "the queue pair is in state %v", e.qp.State())
-					t.check(e.qp.Close())
+					check(e.qp.Close())
 					return
 				}
 				s, took := t.status(e, time.Second)
@@ -107,15 +107,15 @@ func TestDeadPeerIsNotAskedForEver(t *testing.T) {
 	}
 	t.Run("timeout none", func(t *testing.T) {
 		bugClass(t, func(t *Trial) {
-			e := t.end(t.lab.victim, endConfig{})
-			h := t.hostile(true)
-			modify := func(a verbs.Attr, mask verbs.AttrMask) { t.check(e.qp.Modify(&a, mask|verbs.AttrState)) }
+			e := t.lab.end(t.lab.victim, endConfig{})
+			h := t.lab.hostile(true)
+			modify := func(a verbs.Attr, mask verbs.AttrMask) { check(e.qp.Modify(&a, mask|verbs.AttrState)) }
 			modify(verbs.Attr{State: verbs.StateInit, Port: 1}, verbs.AttrPKeyIndex|verbs.AttrPort|verbs.AttrAccess)
 			modify(verbs.Attr{State: verbs.StateRTR, AV: verbs.AddressVector{DGID: h.link.Addr()}, PathMTU: verbs.MTU1024, DestQPN: 0x77},
 				verbs.AttrAV|verbs.AttrPathMTU|verbs.AttrDestQPN|verbs.AttrRQPSN|verbs.AttrMaxDestRdAtomic|verbs.AttrMinRNRTimer)
 			modify(verbs.Attr{State: verbs.StateRTS, Timeout: 0, RetryCount: 7, RNRRetry: 7},
 				verbs.AttrTimeout|verbs.AttrRetryCount|verbs.AttrRNRRetry|verbs.AttrSQPSN|verbs.AttrMaxRdAtomic)
-			t.check(e.qp.PostSend(verbs.SendWR{Opcode: verbs.OpSend, Signaled: true, SGList: []verbs.SGE{e.mr.Slice(0, slotSize)}}))
+			check(e.qp.PostSend(verbs.SendWR{Opcode: verbs.OpSend, Signaled: true, SGList: []verbs.SGE{e.mr.Slice(0, slotSize)}}))
 			s, took := t.status(e, 2*time.Minute)
 			t.must(s == verbs.StatusRetryExcErr, "status %v after %v", s, took)
 		})

@@ -12,12 +12,12 @@ import (
 // srqConn connects a queue pair of the victim, which takes its receives from a
 // shared queue, to h.
 func (t *Trial) srqConn(h *hostile, s *verbs.SRQ) *foe {
-	e := t.end(t.lab.victim, endConfig{})
-	t.check(e.qp.Close())
+	e := t.lab.end(t.lab.victim, endConfig{})
+	check(e.qp.Close())
 	var err error
 	e.qp, err = t.lab.victim.pd.CreateQP(verbs.QPConfig{SendCQ: e.scq, RecvCQ: e.rcq, SRQ: s})
-	t.check(err)
-	t.check(e.qp.Connect(t.ctx, verbs.Endpoint{Addr: h.link.Addr(), QPN: 0x77, PSN: 7}, verbs.WithMTU(verbs.MTU1024)))
+	check(err)
+	check(e.qp.Connect(t.lab.ctx, verbs.Endpoint{Addr: h.link.Addr(), QPN: 0x77, PSN: 7}, verbs.WithMTU(verbs.MTU1024)))
 	return &foe{hostile: h, end: e, qpn: 0x77, psn: e.expects()}
 }
 
@@ -26,13 +26,13 @@ func (t *Trial) srqConn(h *hostile, s *verbs.SRQ) *foe {
 func TestSRQResizeThatFails(t *testing.T) {
 	bugClass(t, func(t *Trial) {
 		const depth = 16
-		h := t.hostile(true)
+		h := t.lab.hostile(true)
 		mr, err := t.lab.victim.pd.AllocMemory(4096, verbs.LocalWrite)
-		t.check(err)
+		check(err)
 		s, err := t.lab.victim.pd.CreateSRQ(verbs.SRQConfig{MaxWR: depth, MaxSGE: 1})
-		t.check(err)
+		check(err)
 		for i := range depth {
-			t.check(s.PostRecv(verbs.RecvWR{ID: uint64(i), SGList: []verbs.SGE{mr.Slice(i*slotSize, slotSize)}}))
+			check(s.PostRecv(verbs.RecvWR{ID: uint64(i), SGList: []verbs.SGE{mr.Slice(i*slotSize, slotSize)}}))
 		}
 		f := t.srqConn(h, s)
 		for i := range depth {
@@ -46,16 +46,16 @@ func TestSRQResizeThatFails(t *testing.T) {
 			}
 			a := s.Query()
 			t.must(a.MaxWR == depth && a.Posted == depth-i, "after resizes that failed: %+v", a)
-			t.check(f.send(f.packet(rocev2.RCSendOnly, i, payload(forged))))
-			wc, err := t.wait(f.end.rcq)
-			t.check(err)
+			check(f.send(f.packet(rocev2.RCSendOnly, i, payload(forged))))
+			wc, err := t.lab.wait(f.end.rcq)
+			check(err)
 			t.must(wc.ID == uint64(i) && wc.Status == verbs.StatusSuccess, "message %d: completion %+v", i, wc)
 			t.must(bytes.Equal(mr.Bytes()[i*slotSize:(i+1)*slotSize], forged), "message %d: other data", i)
 		}
-		t.check(s.Resize(1))
+		check(s.Resize(1))
 		t.must(errors.Is(s.Close(), verbs.ErrInUse), "a queue that a queue pair takes from was closed")
-		t.check(f.end.qp.Close())
-		t.check(s.Close())
+		check(f.end.qp.Close())
+		check(s.Close())
 	})
 }
 
@@ -64,26 +64,26 @@ func TestSRQResizeThatFails(t *testing.T) {
 func TestSRQIsNotDrainedByHalfMessages(t *testing.T) {
 	bugClass(t, func(t *Trial) {
 		const depth = 8
-		h := t.hostile(true)
+		h := t.lab.hostile(true)
 		mr, err := t.lab.victim.pd.AllocMemory(1<<16, verbs.LocalWrite)
-		t.check(err)
+		check(err)
 		s, err := t.lab.victim.pd.CreateSRQ(verbs.SRQConfig{MaxWR: depth, MaxSGE: 1})
-		t.check(err)
+		check(err)
 		for i := range depth {
-			t.check(s.PostRecv(verbs.RecvWR{ID: uint64(i), SGList: []verbs.SGE{mr.Slice(i*4096, 4096)}}))
+			check(s.PostRecv(verbs.RecvWR{ID: uint64(i), SGList: []verbs.SGE{mr.Slice(i*4096, 4096)}}))
 		}
 		f := t.srqConn(h, s)
 		full := bytes.Repeat([]byte{0xee}, f.end.mtu.Bytes())
 		first := f.packet(rocev2.RCSendFirst, 0, payload(full))
 		for range 100 {
-			t.check(f.send(first, f.packet(rocev2.RCSendFirst, 2, payload(full))))
+			check(f.send(first, f.packet(rocev2.RCSendFirst, 2, payload(full))))
 		}
-		t.fence()
+		t.lab.fence()
 		t.must(s.Query().Posted == depth-1, "%d of %d receives are left", s.Query().Posted, depth)
 		t.must(f.end.qp.State() == verbs.StateRTS, "state %v", f.end.qp.State())
-		t.check(f.end.qp.Modify(&verbs.Attr{State: verbs.StateErr}, verbs.AttrState))
-		wc, err := t.wait(f.end.rcq)
-		t.check(err)
+		check(f.end.qp.Modify(&verbs.Attr{State: verbs.StateErr}, verbs.AttrState))
+		wc, err := t.lab.wait(f.end.rcq)
+		check(err)
 		t.must(wc.ID == 0 && wc.Status == verbs.StatusWRFlushErr, "the receive in hand: %+v", wc)
 	})
 }

@@ -11,9 +11,9 @@ import (
 // xrcQueue makes a shared receive queue of an XRC domain, with receives.
 func (t *Trial) xrcQueue(x *verbs.XRCD, cq *verbs.CQ, mr *verbs.MR) *verbs.SRQ {
 	s, err := t.lab.victim.pd.CreateSRQ(verbs.SRQConfig{XRCD: x, CQ: cq, MaxWR: 4, MaxSGE: 1})
-	t.check(err)
+	check(err)
 	for i := range 4 {
-		t.check(s.PostRecv(verbs.RecvWR{ID: uint64(s.Number())<<8 | uint64(i), SGList: []verbs.SGE{mr.Slice(0, slotSize)}}))
+		check(s.PostRecv(verbs.RecvWR{ID: uint64(s.Number())<<8 | uint64(i), SGList: []verbs.SGE{mr.Slice(0, slotSize)}}))
 	}
 	return s
 }
@@ -24,20 +24,20 @@ func (t *Trial) xrcQueue(x *verbs.XRCD, cq *verbs.CQ, mr *verbs.MR) *verbs.SRQ {
 func TestXRCReachesItsDomainOnly(t *testing.T) {
 	bugClass(t, func(t *Trial) {
 		dev, pd := t.lab.victim.dev, t.lab.victim.pd
-		h := t.hostile(false)
+		h := t.lab.hostile(false)
 		own, err := dev.OpenXRCD()
-		t.check(err)
+		check(err)
 		other, err := dev.OpenXRCD()
-		t.check(err)
+		check(err)
 		cq, err := dev.CreateCQ(64)
-		t.check(err)
+		check(err)
 		mr, err := pd.AllocMemory(4096, verbs.LocalWrite)
-		t.check(err)
+		check(err)
 		mine, foreign, closed := t.xrcQueue(own, cq, mr), t.xrcQueue(other, cq, mr), t.xrcQueue(own, cq, mr)
 		gone := closed.Number()
-		t.check(closed.Close())
+		check(closed.Close())
 		plain, err := pd.CreateSRQ(verbs.SRQConfig{})
-		t.check(err)
+		check(err)
 		for _, c := range []struct {
 			what   string
 			number uint32
@@ -47,21 +47,21 @@ func TestXRCReachesItsDomainOnly(t *testing.T) {
 			{"0", 0, false}, {"of no domain", plain.Number(), mine.Number() == plain.Number()}, {"guessed", mine.Number() ^ 1, false},
 		} {
 			q, err := pd.CreateQP(verbs.QPConfig{Type: verbs.XRCTarget, XRCD: own})
-			t.check(err)
-			t.check(q.Connect(t.ctx, verbs.Endpoint{Addr: h.link.Addr(), QPN: 0x77, PSN: 7}, verbs.WithMTU(verbs.MTU1024)))
-			t.check(h.send(encode(rocev2.XRCSendOnly, q.QPN(), q.Query().RQPSN, func(p *rocev2.Packet) {
+			check(err)
+			check(q.Connect(t.lab.ctx, verbs.Endpoint{Addr: h.link.Addr(), QPN: 0x77, PSN: 7}, verbs.WithMTU(verbs.MTU1024)))
+			check(h.send(encode(rocev2.XRCSendOnly, q.QPN(), q.Query().RQPSN, func(p *rocev2.Packet) {
 				p.XRCETH.SRQN, p.Payload = c.number, forged
 			})))
-			t.fence()
+			t.lab.fence()
 			var wc [4]verbs.WC
 			n := cq.Poll(wc[:])
 			t.must((n == 1) == c.good && (q.State() == verbs.StateRTS) == c.good, "a queue that is %s: %d messages, state %v", c.what, n, q.State())
 			t.must(!c.good || wc[0].ID>>8 == uint64(c.number), "a queue that is %s: %+v", c.what, wc[0])
 			t.must(errors.Is(own.Close(), verbs.ErrInUse), "a domain with queues was closed")
-			t.check(q.Close())
+			check(q.Close())
 		}
 		t.must(foreign.Query().Posted == 4, "%d receives of 4 are left in another domain", foreign.Query().Posted)
-		t.check(mine.Close())
-		t.check(own.Close())
+		check(mine.Close())
+		check(own.Close())
 	})
 }

@@ -38,12 +38,12 @@ type answers struct {
 
 // hostile attaches a host that attacks the victim. One that is unread leaves
 // what comes in its receive buffer: that costs the machine least.
-func (t *Trial) hostile(unread bool) *hostile {
-	link, err := t.lab.net.attach()
-	t.check(err)
-	h := &hostile{link: link, path: transport.NewPath(link.Addr(), transport.Path{Dst: t.lab.victim.addr}),
+func (l *lab) hostile(unread bool) *hostile {
+	link, err := l.net.attach()
+	check(err)
+	h := &hostile{link: link, path: transport.NewPath(link.Addr(), transport.Path{Dst: l.victim.addr}),
 		tx: transport.NewTxBatch(64 << 10)}
-	t.lab.closers = append(t.lab.closers, func() error {
+	l.closers = append(l.closers, func() error {
 		err := link.Close()
 		h.wg.Wait()
 		return err
@@ -146,10 +146,10 @@ type foe struct {
 }
 
 // foe connects a queue pair of the victim to h.
-func (t *Trial) foe(h *hostile, c endConfig) *foe {
-	f := &foe{hostile: h, end: t.end(t.lab.victim, c), qpn: verbs.QPN(rand.Uint32N(1<<24-32) + 16),
+func (l *lab) foe(h *hostile, c endConfig) *foe {
+	f := &foe{hostile: h, end: l.end(l.victim, c), qpn: verbs.QPN(rand.Uint32N(1<<24-32) + 16),
 		psn: verbs.PSN(rand.Uint32N(1 << 24))}
-	t.join(f.end, verbs.Endpoint{Addr: h.link.Addr(), QPN: f.qpn, PSN: f.psn, Native: true}, c)
+	l.join(f.end, verbs.Endpoint{Addr: h.link.Addr(), QPN: f.qpn, PSN: f.psn, Native: true}, c)
 	return f
 }
 

@@ -1,11 +1,13 @@
 package attack
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/gosoftroce/rocev2/fabric"
@@ -56,8 +58,12 @@ func Fabric(c fabric.Config) *Network {
 	}
 }
 
-// lab is the hosts of one trial.
+// lab is the hosts of one trial, and what is done with them whatever the attack
+// is: it connects them, sends messages, forges packets, and waits for what must
+// happen. It judges nothing. It is for one goroutine, but for forge and
+// datagram.
 type lab struct {
+	ctx    context.Context
 	net    *Network
 	wire   Wire
 	inject *injector // nil: the wire is a raw socket
@@ -65,7 +71,10 @@ type lab struct {
 	victim, peer, other *host
 	sentinel            *verbs.QP // of the victim: only fence sends to it
 	ghost               netip.Addr
+	seq                 uint64 // of the messages that stream sends
 	closers             []func() error
+
+	wireErr atomic.Pointer[error] // the first error of the wire
 }
 
 // host is a device with a protection domain.
@@ -90,21 +99,19 @@ type end struct {
 type conn struct{ a, b *end }
 
 // open makes the lab.
-func (t *Trial) open(o Options) {
-	l := &lab{net: o.Network}
-	t.lab = l
-	if o.Raw {
-		raw, err := OpenRaw()
-		t.check(err)
-		l.wire = raw
-		l.closers = append(l.closers, raw.Close)
+func (l *lab) open(raw bool) {
+	if raw {
+		wire, err := OpenRaw()
+		check(err)
+		l.wire = wire
+		l.closers = append(l.closers, wire.Close)
 	} else {
 		l.inject = newInjector()
 		l.wire = l.inject
 	}
-	l.victim, l.peer, l.other = t.host(), t.host(), t.host()
+	l.victim, l.peer, l.other = l.host(), l.host(), l.host()
 	l.ghost = l.freeAddr()
-	l.sentinel = t.end(l.victim, endConfig{}).qp
+	l.sentinel = l.end(l.victim, endConfig{}).qp
 }
 
 // freeAddr is an address of the network that no device has.
@@ -123,22 +130,22 @@ func (l *lab) close() error {
 }
 
 // attach opens a link; forged packets reach it.
-func (t *Trial) attach() transport.Link {
-	link, err := t.lab.net.attach()
-	t.check(err)
-	if t.lab.inject != nil {
-		return t.lab.inject.wrap(link)
+func (l *lab) attach() transport.Link {
+	link, err := l.net.attach()
+	check(err)
+	if l.inject != nil {
+		return l.inject.wrap(link)
 	}
 	return link
 }
 
 // host opens a device.
-func (t *Trial) host() *host {
-	dev, err := verbs.OpenLink(t.attach(), verbs.Config{})
-	t.check(err)
-	t.lab.closers = append(t.lab.closers, dev.Close)
+func (l *lab) host() *host {
+	dev, err := verbs.OpenLink(l.attach(), verbs.Config{})
+	check(err)
+	l.closers = append(l.closers, dev.Close)
 	pd, err := dev.AllocPD()
-	t.check(err)
+	check(err)
 	return &host{dev: dev, pd: pd, addr: dev.Addr()}
 }
 
@@ -176,18 +183,18 @@ func set[T comparable](v *T, def T) {
 }
 
 // end makes a queue pair with its queues and memory.
-func (t *Trial) end(h *host, c endConfig) *end {
+func (l *lab) end(h *host, c endConfig) *end {
 	c.fill()
 	e := &end{host: h, mtu: c.mtu}
 	var err error
 	e.scq, err = h.dev.CreateCQ(1024)
-	t.check(err)
+	check(err)
 	e.rcq, err = h.dev.CreateCQ(c.cqe)
-	t.check(err)
+	check(err)
 	e.mr, err = h.pd.AllocMemory(c.size, verbs.LocalWrite|verbs.RemoteWrite|verbs.RemoteRead|verbs.RemoteAtomic)
-	t.check(err)
+	check(err)
 	e.qp, err = h.pd.CreateQP(verbs.QPConfig{SendCQ: e.scq, RecvCQ: e.rcq, MaxRecvWR: 2 * receives})
-	t.check(err)
+	check(err)
 	return e
 }
 
@@ -197,19 +204,19 @@ func (e *end) close() error {
 }
 
 // join connects one side to the other's endpoint.
-func (t *Trial) join(e *end, to verbs.Endpoint, c endConfig) {
+func (l *lab) join(e *end, to verbs.Endpoint, c endConfig) {
 	c.fill()
 	if c.foreign {
 		to.Native = false
 	}
-	t.check(e.qp.Connect(t.ctx, to, verbs.WithConfig(verbs.ConnectConfig{PathMTU: c.mtu, Timeout: c.timeout})))
+	check(e.qp.Connect(l.ctx, to, verbs.WithConfig(verbs.ConnectConfig{PathMTU: c.mtu, Timeout: c.timeout})))
 }
 
 // connect makes a connection of two hosts.
-func (t *Trial) connect(a, b *host, c endConfig) *conn {
-	x := &conn{t.end(a, c), t.end(b, c)}
-	t.join(x.a, x.b.qp.Endpoint(), c)
-	t.join(x.b, x.a.qp.Endpoint(), c)
+func (l *lab) connect(a, b *host, c endConfig) *conn {
+	x := &conn{l.end(a, c), l.end(b, c)}
+	l.join(x.a, x.b.qp.Endpoint(), c)
+	l.join(x.b, x.a.qp.Endpoint(), c)
 	return x
 }
 
@@ -235,7 +242,7 @@ const (
 
 // stream sends n numbered messages from a to b and returns what was not as it
 // must be. Receives for the messages to come are posted.
-func (t *Trial) stream(a, b *end, n int) error {
+func (l *lab) stream(a, b *end, n int) error {
 	for sent := 0; sent < n; {
 		if err := b.postReceives(); err != nil {
 			return fmt.Errorf("post a receive: %w", err)
@@ -243,19 +250,19 @@ func (t *Trial) stream(a, b *end, n int) error {
 		k := min(streamDepth, n-sent)
 		for i := range k {
 			at := sendBase + i*slotSize
-			binary.BigEndian.PutUint64(a.mr.Bytes()[at:], t.seq+uint64(i)+1)
+			binary.BigEndian.PutUint64(a.mr.Bytes()[at:], l.seq+uint64(i)+1)
 			if err := a.qp.PostSend(verbs.SendWR{Opcode: verbs.OpSend, Signaled: true, SGList: []verbs.SGE{a.mr.Slice(at, slotSize)}}); err != nil {
 				return fmt.Errorf("post message %d of %d: %w", sent+i+1, n, err)
 			}
 		}
 		for i := range k {
-			t.seq++
-			if err := t.arrives(b); err != nil {
+			l.seq++
+			if err := l.arrives(b); err != nil {
 				return fmt.Errorf("receive message %d of %d: %w", sent+i+1, n, err)
 			}
 		}
 		for i := range k {
-			if wc, err := t.wait(a.scq); err != nil || wc.Status != verbs.StatusSuccess {
+			if wc, err := l.wait(a.scq); err != nil || wc.Status != verbs.StatusSuccess {
 				return fmt.Errorf("send message %d of %d: %v %w", sent+i+1, n, wc.Status, orNil(err))
 			}
 		}
@@ -274,8 +281,8 @@ func orNil(err error) error {
 }
 
 // arrives takes the receive of the message under way.
-func (t *Trial) arrives(b *end) error {
-	wc, err := t.wait(b.rcq)
+func (l *lab) arrives(b *end) error {
+	wc, err := l.wait(b.rcq)
 	switch {
 	case err != nil:
 		return err
@@ -285,64 +292,24 @@ func (t *Trial) arrives(b *end) error {
 	slot := int(b.received % receives)
 	b.received++
 	got := b.mr.Bytes()[slot*slotSize : (slot+1)*slotSize]
-	if n := binary.BigEndian.Uint64(got); wc.ByteLen != slotSize || n != t.seq {
-		return fmt.Errorf("%d bytes, number %#x, want %d bytes, number %#x: not what the peer sent", wc.ByteLen, n, slotSize, t.seq)
+	if n := binary.BigEndian.Uint64(got); wc.ByteLen != slotSize || n != l.seq {
+		return fmt.Errorf("%d bytes, number %#x, want %d bytes, number %#x: not what the peer sent", wc.ByteLen, n, slotSize, l.seq)
 	}
 	return nil
 }
 
-// healthy notes a connection that does not work any more, in either direction.
-func (t *Trial) healthy(c *conn, n int) bool {
-	for _, d := range []struct {
-		what     string
-		from, to *end
-	}{{"to the victim", c.a, c.b}, {"from the victim", c.b, c.a}} {
-		if err := t.stream(d.from, d.to, n); err != nil {
-			t.broken("the connection under attack, %s: %v", d.what, err)
-			return false
-		}
-	}
-	return true
-}
-
-// fence returns when the victim has handled all packets sent before, and has
-// answered.
-func (t *Trial) fence() {
-	bth := rocev2.BTH{Opcode: rocev2.RCSendOnly, PKey: rocev2.DefaultPKey, DestQPN: t.lab.sentinel.QPN()}
-	for range 2 { // what was handled with the first is answered before the second is
-		seen := t.lab.sentinel.Stats().RxPackets
-		t.await("packet at the victim", func() bool {
-			if t.lab.sentinel.Stats().RxPackets > seen {
-				return true
-			}
-			t.forge(t.lab.ghost, rocev2.UDPPort, bth.AppendTo(nil)) // a full socket buffer may lose it
-			return t.happens(10*pollTime, func() bool { return t.lab.sentinel.Stats().RxPackets > seen })
-		})
-	}
-	const rounds = 5
-	quiet, sent := 0, t.lab.victim.dev.Stats().Link.TxPackets
-	t.happens(giveUpAfter, func() bool {
-		if now := t.lab.victim.dev.Stats().Link.TxPackets; now != sent {
-			quiet, sent = 0, now
-		}
-		quiet++
-		return quiet > rounds
-	})
-}
-
 // forge sends a packet to the victim that claims to come from src, with a right
-// ICRC. It may be called
-// from any goroutine.
-func (t *Trial) forge(src netip.Addr, port uint16, packet []byte) {
-	dst := t.lab.victim.addr
+// ICRC. It may be called from any goroutine.
+func (l *lab) forge(src netip.Addr, port uint16, packet []byte) {
+	dst := l.victim.addr
 	flow := rocev2.NewFlow(src, dst, port, rocev2.UDPPort)
 	sealed := append(make([]byte, 0, len(packet)+rocev2.ICRCLen), packet...) // the wire keeps it
-	t.datagram(netip.AddrPortFrom(src, port), flow.Seal(0, sealed))
+	l.datagram(netip.AddrPortFrom(src, port), flow.Seal(0, sealed))
 }
 
 // datagram sends any bytes to the victim. It may be called from any goroutine.
-func (t *Trial) datagram(src netip.AddrPort, b []byte) {
-	if err := t.lab.wire.Send(src, netip.AddrPortFrom(t.lab.victim.addr, rocev2.UDPPort), b); err != nil {
-		t.wireErr.CompareAndSwap(nil, &err) // happens aborts: floods have goroutines of their own
+func (l *lab) datagram(src netip.AddrPort, b []byte) {
+	if err := l.wire.Send(src, netip.AddrPortFrom(l.victim.addr, rocev2.UDPPort), b); err != nil {
+		l.wireErr.CompareAndSwap(nil, &err) // happens aborts: floods have goroutines of their own
 	}
 }

@@ -24,9 +24,9 @@ func (p *pace) add(q pace) { p.bytes += q.bytes; p.took += q.took }
 
 func (p pace) rate() float64 { return float64(p.bytes) / max(p.took.Seconds(), 1e-9) }
 
-// pump writes from a to b until it has moved so much and so long.
-func (t *Trial) pump(a, b *end) (pace, error) {
-	ctx, cancel := context.WithTimeout(t.ctx, giveUpAfter)
+// pump writes from a to b until it has moved s.Bytes, and for s.Turn.
+func pump(ctx context.Context, s Scale, a, b *end) (pace, error) {
+	ctx, cancel := context.WithTimeout(ctx, giveUpAfter)
 	defer cancel()
 	half := a.mr.Len() / 2
 	src := a.mr.Bytes()[:pumpBytes]
@@ -59,7 +59,7 @@ func (t *Trial) pump(a, b *end) (pace, error) {
 			}
 		}
 		done += n
-		if done*pumpBytes < t.Bytes || time.Since(start) < t.Turn {
+		if done*pumpBytes < s.Bytes || time.Since(start) < s.Turn {
 			if err := post(n); err != nil {
 				return pace{}, err
 			}
@@ -74,7 +74,7 @@ func (t *Trial) pump(a, b *end) (pace, error) {
 }
 
 // turn moves data in both directions of c, and adds what it came to to sum.
-func (t *Trial) turn(c *conn, sum *[2]pace) error {
+func (c *conn) turn(ctx context.Context, s Scale, sum *[2]pace) error {
 	type outcome struct {
 		i   int
 		p   pace
@@ -83,7 +83,7 @@ func (t *Trial) turn(c *conn, sum *[2]pace) error {
 	out := make(chan outcome, 2)
 	for i, d := range [2][2]*end{{c.a, c.b}, {c.b, c.a}} {
 		go func() {
-			p, err := t.pump(d[0], d[1])
+			p, err := pump(ctx, s, d[0], d[1])
 			out <- outcome{i, p, err}
 		}()
 	}
@@ -106,17 +106,17 @@ func (t *Trial) compare(c *conn, begin func() (stop func())) {
 		return
 	}
 	var warm, quiet, under [2]pace
-	if err := t.turn(c, &warm); err != nil {
+	if err := c.turn(t.lab.ctx, t.Scale, &warm); err != nil {
 		t.broken("the neighbour without an attack, %v", err)
 		return
 	}
 	for range t.Rounds {
-		if err := t.turn(c, &quiet); err != nil {
+		if err := c.turn(t.lab.ctx, t.Scale, &quiet); err != nil {
 			t.broken("the neighbour between two attacks, %v", err)
 			return
 		}
 		stop := begin()
-		err := t.turn(c, &under)
+		err := c.turn(t.lab.ctx, t.Scale, &under)
 		stop()
 		if err != nil {
 			t.broken("the neighbour during the attack, %v", err)
@@ -132,7 +132,21 @@ func (t *Trial) compare(c *conn, begin func() (stop func())) {
 
 // neighbour is an innocent connection of the victim, to a host that has nothing
 // to do with the attack.
-func (t *Trial) neighbour() *conn { return t.connect(t.lab.other, t.lab.victim, endConfig{}) }
+func (l *lab) neighbour() *conn { return l.connect(l.other, l.victim, endConfig{}) }
+
+// healthy notes a connection that does not work any more, in either direction.
+func (t *Trial) healthy(c *conn, n int) bool {
+	for _, d := range []struct {
+		what     string
+		from, to *end
+	}{{"to the victim", c.a, c.b}, {"from the victim", c.b, c.a}} {
+		if err := t.lab.stream(d.from, d.to, n); err != nil {
+			t.broken("the connection under attack, %s: %v", d.what, err)
+			return false
+		}
+	}
+	return true
+}
 
 // flood begins to call shot again and again.
 func flood(shot func(i int)) (stop func()) {

@@ -88,18 +88,18 @@ const (
 // shoot sends packets to an idle connection, counts the answers, and compares
 // the goodput of a neighbour.
 func (t *Trial) shoot(answers int, shot func(t *Trial, c *conn, i int)) {
-	c := t.connect(t.lab.peer, t.lab.victim, endConfig{})
+	c := t.lab.connect(t.lab.peer, t.lab.victim, endConfig{})
 	if !t.healthy(c, 20) {
 		return
 	}
-	t.fence()
+	t.lab.fence()
 	small, all, before := smallHeap(), heap(), t.lab.victim.dev.Stats().Link.TxPackets
 	for part := 1; t.result.Sent < uint64(t.Packets); part *= 2 { // small ones first, to see when an effect begins
 		for range part {
 			shot(t, c, int(t.result.Sent))
 			t.result.Sent++
 		}
-		t.fence()
+		t.lab.fence()
 		if s := c.b.qp.State(); s != verbs.StateRTS {
 			t.effect(t.result.Sent)
 			t.broken("the attacked connection is in state %v after %d packets or less", s, t.result.Sent)
@@ -117,27 +117,22 @@ func (t *Trial) shoot(answers int, shot func(t *Trial, c *conn, i int)) {
 	if len(t.result.Broken) == 0 && !t.healthy(c, 20) {
 		t.effect(t.result.Sent)
 	}
-	t.compare(t.neighbour(), func() func() { return flood(func(i int) { shot(t, c, i) }) })
+	t.compare(t.lab.neighbour(), func() func() { return flood(func(i int) { shot(t, c, i) }) })
 	if len(t.result.Broken) == 0 {
 		t.healthy(c, 20)
 	}
 }
 
-func (t *Trial) randomAddr() netip.Addr {
-	n := t.rng.Uint32()
-	return netip.AddrFrom4([4]byte{127, byte(224 + n>>16%16), byte(n >> 8), byte(n)})
-}
-
 func garbage(t *Trial, _ *conn, i int) {
-	b := make([]byte, t.rng.IntN(1500))
+	b := make([]byte, t.random.IntN(1500))
 	for k := range b {
-		b[k] = byte(t.rng.Uint32())
+		b[k] = byte(t.random.Uint32())
 	}
 	if len(b) > rocev2.BTHLen && i%2 == 0 {
-		b[0], b[1] = byte(t.rng.IntN(24)), 0 // an opcode of RC, and no version
+		b[0], b[1] = byte(t.random.IntN(24)), 0 // an opcode of RC, and no version
 		b = b[:len(b)&^3]
 	}
-	t.datagram(netip.AddrPortFrom(t.randomAddr(), uint16(t.rng.Uint32())), b)
+	t.lab.datagram(netip.AddrPortFrom(t.random.addr(), uint16(t.random.Uint32())), b)
 }
 
 var probes = []string{
@@ -148,7 +143,7 @@ var probes = []string{
 }
 
 func scan(t *Trial, _ *conn, i int) {
-	t.datagram(netip.AddrPortFrom(t.randomAddr(), uint16(i)), []byte(probes[i%len(probes)]))
+	t.lab.datagram(netip.AddrPortFrom(t.random.addr(), uint16(i)), []byte(probes[i%len(probes)]))
 }
 
 // requests are what an attacker sends to a responder: a message, and what ends
@@ -171,45 +166,23 @@ var responses = []struct {
 	{rocev2.RCAtomicAcknowledge, rocev2.ACKNoCredits},
 }
 
-// request makes packet i of a flood of requests.
-func (t *Trial) request(i int, to *end, psn verbs.PSN) []byte {
-	op := requests[i%len(requests)]
-	return encode(op, to.qp.QPN(), psn, func(p *rocev2.Packet) {
-		p.RETH = rocev2.RETH{VA: t.rng.Uint64(), RKey: t.rng.Uint32(), Length: slotSize}
-		p.AtomicETH = rocev2.AtomicETH{VA: t.rng.Uint64() &^ 7, RKey: t.rng.Uint32()}
-		if info, _ := op.Info(); info.Payload != rocev2.PayloadNone {
-			p.Payload = forged
-		}
-	})
-}
-
-func (t *Trial) response(i int, to *end, psn verbs.PSN) []byte {
-	r := responses[i%len(responses)]
-	return encode(r.op, to.qp.QPN(), psn, func(p *rocev2.Packet) {
-		p.AETH.Syndrome = r.syndrome
-		if info, _ := r.op.Info(); info.Payload != rocev2.PayloadNone {
-			p.Payload = forged
-		}
-	})
-}
-
 func wrongQPN(t *Trial, c *conn, i int) {
-	b := t.request(i, c.b, c.b.expects())
-	qpn := uint32(c.b.qp.QPN()) ^ (1 + t.rng.Uint32N(1<<24-1))
+	b := t.random.request(i, c.b, c.b.expects())
+	qpn := uint32(c.b.qp.QPN()) ^ (1 + t.random.Uint32N(1<<24-1))
 	if qpn == uint32(t.lab.sentinel.QPN()) || qpn < 0x10 {
 		qpn = 0
 	}
 	binary.BigEndian.PutUint32(b[4:], qpn)
-	t.forge(t.lab.peer.addr, rocev2.UDPPort, b)
+	t.lab.forge(t.lab.peer.addr, rocev2.UDPPort, b)
 }
 
 // knowing sends what has all numbers right but its source.
 func knowing(t *Trial, c *conn, i int, src netip.Addr, port uint16) {
 	if i%2 == 0 {
-		t.forge(src, port, t.request(i/2, c.b, c.b.expects()))
+		t.lab.forge(src, port, t.random.request(i/2, c.b, c.b.expects()))
 		return
 	}
-	t.forge(src, port, t.response(i/2, c.b, c.b.nextPSN().Add(-1)))
+	t.lab.forge(src, port, response(i/2, c.b, c.b.nextPSN().Add(-1)))
 }
 
 // away is how far from the expected PSN blind guesses keep: nearer ones hit now
@@ -217,20 +190,20 @@ func knowing(t *Trial, c *conn, i int, src netip.Addr, port uint16) {
 const away = 256
 
 func blindRequest(t *Trial, c *conn, i int) {
-	psn := c.b.expects().Add(away + t.rng.IntN(1<<24-2*away))
-	t.forge(t.lab.peer.addr, rocev2.UDPPort, t.request(i, c.b, psn))
+	psn := c.b.expects().Add(away + t.random.IntN(1<<24-2*away))
+	t.lab.forge(t.lab.peer.addr, rocev2.UDPPort, t.random.request(i, c.b, psn))
 }
 
 func blindResponse(t *Trial, c *conn, i int) {
-	psn := c.b.nextPSN().Add(away + t.rng.IntN(1<<24-2*away))
-	t.forge(t.lab.peer.addr, rocev2.UDPPort, t.response(i, c.b, psn))
+	psn := c.b.nextPSN().Add(away + t.random.IntN(1<<24-2*away))
+	t.lab.forge(t.lab.peer.addr, rocev2.UDPPort, response(i, c.b, psn))
 }
 
 func blindResponseBusy(t *Trial) {
-	c := t.connect(t.lab.peer, t.lab.victim, endConfig{})
+	c := t.lab.connect(t.lab.peer, t.lab.victim, endConfig{})
 	t.compare(c, func() func() {
 		return flood(func(i int) {
-			t.forge(t.lab.peer.addr, rocev2.UDPPort, t.response(i, c.b, c.b.nextPSN().Add(1<<22+i%1024)))
+			t.lab.forge(t.lab.peer.addr, rocev2.UDPPort, response(i, c.b, c.b.nextPSN().Add(1<<22+i%1024)))
 		})
 	})
 	if len(t.result.Broken) == 0 {
@@ -238,27 +211,23 @@ func blindResponseBusy(t *Trial) {
 	}
 }
 
-func (t *Trial) cnp(to *end) []byte {
-	return notification(to.qp.QPN())
-}
-
 func cnpFlood(t *Trial) {
-	c := t.connect(t.lab.peer, t.lab.victim, endConfig{})
+	c := t.lab.connect(t.lab.peer, t.lab.victim, endConfig{})
 	if !t.healthy(c, 20) {
 		return
 	}
-	packet := t.cnp(c.b)
-	t.fence()
+	packet := notification(c.b.qp.QPN())
+	t.lab.fence()
 	before := t.lab.victim.dev.Stats().Link.TxPackets
 	for range t.Packets {
-		t.forge(t.lab.peer.addr, rocev2.UDPPort, packet)
+		t.lab.forge(t.lab.peer.addr, rocev2.UDPPort, packet)
 	}
-	t.fence()
+	t.lab.fence()
 	t.result.Sent = uint64(t.Packets)
 	t.result.Answers = t.lab.victim.dev.Stats().Link.TxPackets - before
 	t.must(t.result.Answers == 0, "%d notifications were answered with %d packets", t.Packets, t.result.Answers)
 	t.compare(c, func() func() {
-		return flood(func(int) { t.forge(t.lab.peer.addr, rocev2.UDPPort, packet) })
+		return flood(func(int) { t.lab.forge(t.lab.peer.addr, rocev2.UDPPort, packet) })
 	})
 	if len(t.result.Broken) == 0 {
 		t.healthy(c, 20)
@@ -273,17 +242,17 @@ const foreignPackets = 128
 // answers: with and without notifications, and, so that the difference is seen
 // to show, to one that the program says is of our kind.
 func cnpNative(t *Trial) {
-	h := t.hostile(true)
+	h := t.lab.hostile(true)
 	inFlight := func(cnps int, foreign bool) uint64 {
-		f := t.foe(h, endConfig{mtu: verbs.MTU256, foreign: foreign})
+		f := t.lab.foe(h, endConfig{mtu: verbs.MTU256, foreign: foreign})
 		for range cnps {
-			t.check(f.send(t.cnp(f.end)))
+			check(f.send(notification(f.end.qp.QPN())))
 		}
-		t.fence()
-		t.check(f.end.qp.PostSend(verbs.SendWR{Opcode: verbs.OpWrite, SGList: []verbs.SGE{f.end.mr.All()}}))
-		t.fence()
+		t.lab.fence()
+		check(f.end.qp.PostSend(verbs.SendWR{Opcode: verbs.OpWrite, SGList: []verbs.SGE{f.end.mr.All()}}))
+		t.lab.fence()
 		s := f.end.qp.Stats()
-		t.check(f.end.close())
+		check(f.end.close())
 		return s.TxPackets - s.Retransmits
 	}
 	before := inFlight(0, true)
@@ -339,21 +308,21 @@ func injectTwo(t *Trial) {
 // forgeSend forges a message d PSNs ahead of what the victim expects.
 func (t *Trial) forgeSend(c *conn, d int, b []byte) {
 	t.result.Sent++
-	t.forge(t.lab.peer.addr, rocev2.UDPPort, encode(rocev2.RCSendOnly, c.b.qp.QPN(), c.b.expects().Add(d), payload(b)))
+	t.lab.forge(t.lab.peer.addr, rocev2.UDPPort, encode(rocev2.RCSendOnly, c.b.qp.QPN(), c.b.expects().Add(d), payload(b)))
 }
 
 // injected has a connection of its own attacked, then the peer sends n
 // messages. It returns the NAKs that the victim has sent and what was wrong.
 func (t *Trial) injected(n int, attack func(*conn)) (naks uint64, err error) {
-	c := t.connect(t.lab.peer, t.lab.victim, endConfig{})
-	t.check(t.stream(c.a, c.b, 2))
-	t.check(c.b.postReceives())
+	c := t.lab.connect(t.lab.peer, t.lab.victim, endConfig{})
+	check(t.lab.stream(c.a, c.b, 2))
+	check(c.b.postReceives())
 	before := c.b.qp.Stats().NAKSeqSent
 	attack(c)
-	t.fence()
-	err = t.stream(c.a, c.b, n)
+	t.lab.fence()
+	err = t.lab.stream(c.a, c.b, n)
 	naks = c.b.qp.Stats().NAKSeqSent - before
 	t.result.Answers += naks
-	t.check(c.close())
+	check(c.close())
 	return naks, err
 }

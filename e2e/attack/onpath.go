@@ -97,30 +97,30 @@ func huge(n uint64) uint64 {
 // queue pair ends it.
 func readStorm(t *Trial, mtu verbs.MTU) {
 	const reads = 16
-	h := t.hostile(true)
+	h := t.lab.hostile(true)
 	size := huge(2 << 30)
 	region := make([]byte, size) // zeros that nothing touches: it costs no memory
 	mr, err := t.lab.victim.pd.RegisterMemory(region, verbs.RemoteRead)
-	t.check(err)
-	t.compare(t.neighbour(), func() func() {
-		f := t.foe(h, endConfig{mtu: mtu})
+	check(err)
+	t.compare(t.lab.neighbour(), func() func() {
+		f := t.lab.foe(h, endConfig{mtu: mtu})
 		psns := int((size + uint64(mtu.Bytes()) - 1) / uint64(mtu.Bytes()))
 		for i := range reads {
-			t.check(f.send(f.packet(rocev2.RCReadRequest, i*psns, read(mr, uint32(size)))))
+			check(f.send(f.packet(rocev2.RCReadRequest, i*psns, read(mr, uint32(size)))))
 			t.result.Sent++
 		}
 		return func() {
 			t.result.Answers += f.end.qp.Stats().TxPackets
-			t.check(f.end.close())
+			check(f.end.close())
 		}
 	})
-	t.check(mr.Close())
+	check(mr.Close())
 }
 
 func readWrongKey(t *Trial) {
 	const reads, repeats = 16, 8
-	h := t.hostile(false)
-	f := t.foe(h, endConfig{})
+	h := t.lab.hostile(false)
+	f := t.lab.foe(h, endConfig{})
 	wrong := func(p *rocev2.Packet) {
 		p.RETH = rocev2.RETH{VA: f.end.mr.Addr(), RKey: uint32(f.end.mr.RKey()) ^ 0x55, Length: 64 << 10}
 	}
@@ -129,28 +129,28 @@ func readWrongKey(t *Trial) {
 		storm = append(storm, f.packet(rocev2.RCReadRequest, i*64, wrong))
 	}
 	for range max(t.Packets/reads, 2) {
-		t.check(f.send(storm...))
+		check(f.send(storm...))
 		t.result.Sent += reads
 	}
-	t.fence()
+	t.lab.fence()
 	t.must(f.end.qp.State() == verbs.StateErr, "a wrong rkey left the queue pair in state %v", f.end.qp.State())
 	t.result.Answers = f.end.qp.Stats().TxPackets
 	t.must(t.result.Answers >= 1 && t.result.Answers <= 1+repeats, "%d READs with a wrong rkey were answered with %d packets, not 1 to %d",
 		t.result.Sent, t.result.Answers, 1+repeats)
-	t.await("NAK at the peer", func() bool { return h.got().fatal > 0 })
-	t.compare(t.neighbour(), func() func() {
-		return flood(func(i int) { t.forge(h.link.Addr(), rocev2.UDPPort, storm[i%reads]) })
+	t.lab.await("NAK at the peer", func() bool { return h.got().fatal > 0 })
+	t.compare(t.lab.neighbour(), func() func() {
+		return flood(func(i int) { t.lab.forge(h.link.Addr(), rocev2.UDPPort, storm[i%reads]) })
 	})
 }
 
 func errorKeepsNothing(t *Trial) {
 	const conns, reads = 4, 16
-	t.compare(t.connect(t.lab.peer, t.lab.victim, endConfig{}), func() func() {
+	t.compare(t.lab.connect(t.lab.peer, t.lab.victim, endConfig{}), func() func() {
 		var failed []*conn
 		for range conns {
-			c := t.connect(t.lab.peer, t.lab.victim, endConfig{})
+			c := t.lab.connect(t.lab.peer, t.lab.victim, endConfig{})
 			var grow [2]pace // the windows, so that much is in flight
-			t.check(t.turn(c, &grow))
+			check(c.turn(t.lab.ctx, t.Scale, &grow))
 			failed = append(failed, c)
 		}
 		for _, c := range failed {
@@ -160,7 +160,7 @@ func errorKeepsNothing(t *Trial) {
 		}
 		return func() {
 			for _, c := range failed {
-				t.check(c.close())
+				check(c.close())
 			}
 		}
 	})
@@ -172,31 +172,31 @@ func (t *Trial) failReads(c *conn, n int) {
 	wrong.RKey ^= 0x55
 	for range n {
 		err := c.b.qp.PostSend(verbs.SendWR{Opcode: verbs.OpRead, SGList: []verbs.SGE{c.b.mr.Slice(0, 256<<10)}, Remote: wrong})
-		t.check(err)
+		check(err)
 		t.result.Sent++
 	}
-	t.must(t.happens(giveUpAfter, func() bool { return c.b.qp.State() == verbs.StateErr }),
+	t.must(t.lab.happens(giveUpAfter, func() bool { return c.b.qp.State() == verbs.StateErr }),
 		"READs on a queue pair beside failed ones are not answered in %v", giveUpAfter)
 }
 
 func silentPeer(t *Trial) {
 	const silents, writes = 32, 2
-	t.compare(t.connect(t.lab.peer, t.lab.victim, endConfig{}), func() func() {
+	t.compare(t.lab.connect(t.lab.peer, t.lab.victim, endConfig{}), func() func() {
 		var ends []*end
 		for i := range silents {
-			e := t.end(t.lab.victim, endConfig{})
+			e := t.lab.end(t.lab.victim, endConfig{})
 			c := endConfig{timeout: 22} // 17 s: the queue pair waits
-			t.join(e, verbs.Endpoint{Addr: t.lab.peer.addr, QPN: verbs.QPN(2 + i), PSN: 1, Native: true}, c)
+			t.lab.join(e, verbs.Endpoint{Addr: t.lab.peer.addr, QPN: verbs.QPN(2 + i), PSN: 1, Native: true}, c)
 			for range writes {
-				t.check(e.qp.PostSend(verbs.SendWR{Opcode: verbs.OpWrite, SGList: []verbs.SGE{e.mr.All()}}))
+				check(e.qp.PostSend(verbs.SendWR{Opcode: verbs.OpWrite, SGList: []verbs.SGE{e.mr.All()}}))
 				t.result.Sent++
 			}
 			ends = append(ends, e)
 		}
-		t.fence()
+		t.lab.fence()
 		return func() {
 			for _, e := range ends {
-				t.check(e.close())
+				check(e.close())
 			}
 		}
 	})
@@ -204,49 +204,49 @@ func silentPeer(t *Trial) {
 
 func quietInError(t *Trial) {
 	const turns = 2 * 64 // packets
-	h := t.hostile(false)
-	f := t.foe(h, endConfig{})
+	h := t.lab.hostile(false)
+	f := t.lab.foe(h, endConfig{})
 	size := huge(1 << 30)
 	mr, err := t.lab.victim.pd.RegisterMemory(make([]byte, size), verbs.RemoteRead)
-	t.check(err)
-	t.check(f.send(f.packet(rocev2.RCReadRequest, 0, read(mr, uint32(size)))))
-	t.await("data of the READ", func() bool { return f.end.qp.Stats().TxPackets > 0 })
+	check(err)
+	check(f.send(f.packet(rocev2.RCReadRequest, 0, read(mr, uint32(size)))))
+	t.lab.await("data of the READ", func() bool { return f.end.qp.Stats().TxPackets > 0 })
 	bad := f.packet(rocev2.RCSendLast, int(size/uint64(f.end.mtu.Bytes())), payload(forged)) // no message is under way
-	t.await("end of the connection", func() bool {
-		t.check(f.send(bad)) // the victim's socket buffer may be full
+	t.lab.await("end of the connection", func() bool {
+		check(f.send(bad)) // the victim's socket buffer may be full
 		t.result.Sent++
 		return f.end.qp.State() == verbs.StateErr
 	})
 	before := f.end.qp.Stats().TxPackets
-	t.must(t.happens(giveUpAfter, func() bool { // sent by the goroutine that sends the data, when it runs
+	t.must(t.lab.happens(giveUpAfter, func() bool { // sent by the goroutine that sends the data, when it runs
 		s := f.end.qp.Stats() // an unfinished READ ends with a NAK of its own
 		return s.NAKInvalidSent+s.NAKAccessSent+s.NAKOpSent > 0
 	}), "no NAK")
-	t.fence()
+	t.lab.fence()
 	t.result.Answers = f.end.qp.Stats().TxPackets - before
 	t.must(t.result.Answers <= turns, "%d packets after the queue pair was in ERR, more than %d", t.result.Answers, turns)
-	t.healthy(t.neighbour(), 20)
-	t.check(mr.Close())
+	t.healthy(t.lab.neighbour(), 20)
+	check(mr.Close())
 }
 
 func eventFlood(t *Trial) {
 	const limit = 4 << 20
-	h := t.hostile(true)
+	h := t.lab.hostile(true)
 	scq, err := t.lab.victim.dev.CreateCQ(1024)
-	t.check(err)
+	check(err)
 	reconnect := func() {
 		qp, err := t.lab.victim.pd.CreateQP(verbs.QPConfig{SendCQ: scq, RecvCQ: scq})
-		t.check(err)
+		check(err)
 		f := &foe{hostile: h, end: &end{host: t.lab.victim, qp: qp}, qpn: 77, psn: 1000}
-		t.join(f.end, verbs.Endpoint{Addr: h.link.Addr(), QPN: f.qpn, PSN: f.psn, Native: true}, endConfig{})
+		t.lab.join(f.end, verbs.Endpoint{Addr: h.link.Addr(), QPN: f.qpn, PSN: f.psn, Native: true}, endConfig{})
 		wrong := f.packet(rocev2.RCWriteOnly, 0, func(p *rocev2.Packet) {
 			p.RETH, p.Payload = rocev2.RETH{VA: 1, RKey: 1, Length: slotSize}, forged
 		})
-		t.await("end of the connection", func() bool {
-			t.check(f.send(wrong))
-			return t.happens(50*pollTime, func() bool { return qp.State() == verbs.StateErr })
+		t.lab.await("end of the connection", func() bool {
+			check(f.send(wrong))
+			return t.lab.happens(50*pollTime, func() bool { return qp.State() == verbs.StateErr })
 		})
-		t.check(qp.Close())
+		check(qp.Close())
 	}
 	for range 8 { // what is taken once and kept
 		reconnect()
@@ -259,17 +259,17 @@ func eventFlood(t *Trial) {
 	grown := heap() - before
 	t.figure("heap growth", float64(grown), "bytes")
 	t.must(grown < limit, "%d connections that ended in ERR and were closed hold %d bytes", t.Conns, grown)
-	t.healthy(t.neighbour(), 20)
+	t.healthy(t.lab.neighbour(), 20)
 }
 
 func reorderFlood(t *Trial) {
 	const conns, limit = 32, 16 << 20
-	h := t.hostile(true)
-	honest := t.foe(h, endConfig{})
-	t.check(honest.end.postReceives())
+	h := t.lab.hostile(true)
+	honest := t.lab.foe(h, endConfig{})
+	check(honest.end.postReceives())
 	var foes []*foe
 	for range conns {
-		foes = append(foes, t.foe(h, endConfig{mtu: verbs.MTU4096}))
+		foes = append(foes, t.lab.foe(h, endConfig{mtu: verbs.MTU4096}))
 	}
 	full := make([]byte, verbs.MTU4096.Bytes())
 	before := heap()
@@ -278,9 +278,9 @@ func reorderFlood(t *Trial) {
 		for i := range 1200 {
 			gap = append(gap, f.packet(rocev2.RCSendMiddle, 1+i, payload(full)))
 		}
-		t.check(f.send(gap...))
+		check(f.send(gap...))
 		t.result.Sent += uint64(len(gap))
-		t.fence()
+		t.lab.fence()
 		t.result.Answers += f.end.qp.Stats().TxPackets
 	}
 	var kept, most uint64
@@ -297,14 +297,14 @@ func reorderFlood(t *Trial) {
 	// of another gap.
 	most = nakPackets*conns + kept/8 + conns
 	t.must(t.result.Answers <= most, "%d gaps, with %d packets kept, were answered with %d packets", conns, kept, t.result.Answers)
-	t.check(honest.send(honest.packet(rocev2.RCSendOnly, 1, payload(forged))))
-	t.fence()
+	check(honest.send(honest.packet(rocev2.RCSendOnly, 1, payload(forged))))
+	t.lab.fence()
 	t.must(honest.end.qp.Stats().Reordered == 1, "an innocent connection cannot keep a packet behind a gap any more")
-	t.check(honest.send(honest.packet(rocev2.RCSendOnly, 0, payload(forged))))
-	t.fence()
+	check(honest.send(honest.packet(rocev2.RCSendOnly, 0, payload(forged))))
+	t.lab.fence()
 	t.must(honest.end.expects() == honest.psn.Add(2), "a gap that was closed moved the innocent connection by %d packets, not 2",
 		honest.end.expects().Sub(honest.psn))
-	t.healthy(t.neighbour(), 20)
+	t.healthy(t.lab.neighbour(), 20)
 }
 
 func rnrPacket(f *foe, _ int) []byte { return f.packet(rocev2.RCSendOnly, 0, payload(forged)) }
@@ -312,19 +312,19 @@ func rnrPacket(f *foe, _ int) []byte { return f.packet(rocev2.RCSendOnly, 0, pay
 // answered sends to a connection of its own and counts the answers, of which
 // there may be one for each packet.
 func (t *Trial) answered(packet func(f *foe, i int) []byte) *foe {
-	f := t.foe(t.hostile(false), endConfig{})
+	f := t.lab.foe(t.lab.hostile(false), endConfig{})
 	for i := range t.Packets {
-		t.check(f.send(packet(f, i)))
+		check(f.send(packet(f, i)))
 		if t.result.Sent++; i%256 == 255 {
-			t.fence() // so that none is lost
+			t.lab.fence() // so that none is lost
 		}
 	}
-	t.fence()
+	t.lab.fence()
 	t.result.Answers = f.end.qp.Stats().TxPackets
 	t.must(t.result.Answers > 0 && t.result.Answers <= t.result.Sent, "%d packets were answered with %d", t.result.Sent, t.result.Answers)
 	t.must(f.end.qp.State() == verbs.StateRTS, "the queue pair is in state %v", f.end.qp.State())
-	t.compare(t.neighbour(), func() func() {
-		return flood(func(i int) { t.forge(f.link.Addr(), rocev2.UDPPort, packet(f, i)) })
+	t.compare(t.lab.neighbour(), func() func() {
+		return flood(func(i int) { t.lab.forge(f.link.Addr(), rocev2.UDPPort, packet(f, i)) })
 	})
 	return f
 }
@@ -333,7 +333,7 @@ func duplicates(t *Trial) {
 	const psns = 3
 	f := t.answered(func(f *foe, i int) []byte {
 		if i == 0 {
-			t.check(f.end.postReceives())
+			check(f.end.postReceives())
 		}
 		switch i % psns {
 		case 0:
@@ -346,7 +346,7 @@ func duplicates(t *Trial) {
 		})
 	})
 	n, err := f.end.mr.Load64(sendBase)
-	t.check(err)
+	check(err)
 	s := f.end.qp.Stats()
 	t.must(n == 1, "a FETCH_ADD that was repeated is executed %d times", n)
 	t.must(s.RecvDone == 1, "a SEND that was repeated is executed %d times", s.RecvDone)
@@ -354,13 +354,13 @@ func duplicates(t *Trial) {
 
 func fullCQ(t *Trial) {
 	const entries = 4
-	h := t.hostile(false)
-	f := t.foe(h, endConfig{cqe: entries})
-	t.check(f.end.postReceives())
+	h := t.lab.hostile(false)
+	f := t.lab.foe(h, endConfig{cqe: entries})
+	check(f.end.postReceives())
 	for i := range 4 * entries {
-		t.check(f.send(f.packet(rocev2.RCSendOnly, i, payload(forged))))
+		check(f.send(f.packet(rocev2.RCSendOnly, i, payload(forged))))
 		t.result.Sent++
-		t.fence()
+		t.lab.fence()
 		if f.end.qp.State() == verbs.StateErr {
 			t.effect(t.result.Sent)
 			break
@@ -369,6 +369,6 @@ func fullCQ(t *Trial) {
 	t.must(f.end.qp.State() == verbs.StateErr, "%d messages into a queue of %d completions left the queue pair in state %v",
 		t.result.Sent, entries, f.end.qp.State())
 	t.result.Answers = f.end.qp.Stats().TxPackets
-	t.must(t.happens(1000*pollTime, func() bool { return h.got().fatal > 0 }), "the peer is not told: no NAK")
-	t.healthy(t.neighbour(), 20)
+	t.must(t.lab.happens(1000*pollTime, func() bool { return h.got().fatal > 0 }), "the peer is not told: no NAK")
+	t.healthy(t.lab.neighbour(), 20)
 }

@@ -19,43 +19,35 @@ const (
 // service makes a queue pair of a service at the victim, whose peer is the
 // hostile host if it has one. It has serviceReceives
 // receives of size bytes.
-func (t *Trial) service(h *hostile, typ verbs.QPType, size int) *end {
-	e := t.end(t.lab.victim, endConfig{})
-	t.check(e.qp.Close())
+func (l *lab) service(h *hostile, typ verbs.QPType, size int) *end {
+	e := l.end(l.victim, endConfig{})
+	check(e.qp.Close())
 	var err error
-	e.qp, err = t.lab.victim.pd.CreateQP(verbs.QPConfig{Type: typ, SendCQ: e.scq, RecvCQ: e.rcq})
-	t.check(err)
-	t.check(e.qp.Init())
+	e.qp, err = l.victim.pd.CreateQP(verbs.QPConfig{Type: typ, SendCQ: e.scq, RecvCQ: e.rcq})
+	check(err)
+	check(e.qp.Init())
 	for i := range e.mr.Bytes() {
 		e.mr.Bytes()[i] = slotFill
 	}
 	const room = 2 // times the receive: what is written past its end is seen
 	for i := range serviceReceives {
-		t.check(e.qp.PostRecv(verbs.RecvWR{ID: uint64(i), SGList: []verbs.SGE{e.mr.Slice(i*room*size, size)}}))
+		check(e.qp.PostRecv(verbs.RecvWR{ID: uint64(i), SGList: []verbs.SGE{e.mr.Slice(i*room*size, size)}}))
 	}
 	switch typ {
 	case verbs.UD, verbs.GSI:
-		t.check(e.qp.Activate(labQKey))
+		check(e.qp.Activate(labQKey))
 	default:
-		t.check(e.qp.Connect(t.ctx, verbs.Endpoint{Addr: h.link.Addr(), QPN: 0x77, PSN: 7}, verbs.WithMTU(verbs.MTU1024)))
+		check(e.qp.Connect(l.ctx, verbs.Endpoint{Addr: h.link.Addr(), QPN: 0x77, PSN: 7}, verbs.WithMTU(verbs.MTU1024)))
 	}
 	return e
 }
 
 // targets are queue pairs of the services that there are.
-func (t *Trial) targets(h *hostile) (list []*end) {
+func (l *lab) targets(h *hostile) (list []*end) {
 	for _, typ := range []verbs.QPType{verbs.RC, verbs.UC, verbs.UD, verbs.GSI} {
-		list = append(list, t.service(h, typ, madSlot))
+		list = append(list, l.service(h, typ, madSlot))
 	}
 	return list
-}
-
-// datagramTo makes a datagram of n bytes.
-func (t *Trial) datagramTo(e *end, n int, qkey uint32) []byte {
-	return encode(rocev2.UDSendOnly, e.qp.QPN(), 0, func(p *rocev2.Packet) {
-		p.DETH = rocev2.DETH{QKey: qkey, SrcQPN: 0x99}
-		p.Payload = bytes.Repeat([]byte{0xee}, n)
-	})
 }
 
 // services are attacks on queue pairs that do not acknowledge.
@@ -65,22 +57,22 @@ var services = []Attack{
 		What: "anybody sends datagrams to a UD queue pair with random Q_Keys",
 		Must: "no answer, no effect: not one receive is used",
 		run: func(t *Trial) {
-			t.shootAt(t.service(nil, verbs.UD, madSlot), 0, func(e *end) []byte { return t.datagramTo(e, 64, labQKey^(1+t.rng.Uint32N(1<<31))) })
+			t.shootAt(t.lab.service(nil, verbs.UD, madSlot), 0, func(e *end) []byte { return datagramTo(e, 64, labQKey^(1+t.random.Uint32N(1<<31))) })
 		},
 	}, {
 		Name: "ud-flood",
 		What: "anybody who knows the Q_Key sends more datagrams to a UD queue pair than it has receives",
 		Must: "no answer, the queue pair goes on, others too",
 		run: func(t *Trial) {
-			t.shootAt(t.service(nil, verbs.UD, madSlot), serviceReceives, func(e *end) []byte { return t.datagramTo(e, 64, labQKey) })
+			t.shootAt(t.lab.service(nil, verbs.UD, madSlot), serviceReceives, func(e *end) []byte { return datagramTo(e, 64, labQKey) })
 		},
 	}, {
 		Name: "gsi-flood",
 		What: "anybody sends management datagrams, most of them too long, to queue pair 1",
 		Must: "no answer, the queue pair goes on, others too",
 		run: func(t *Trial) {
-			t.shootAt(t.service(nil, verbs.GSI, madSlot), serviceReceives, func(e *end) []byte {
-				return t.datagramTo(e, []int{madLen, madLen + 4, 1024, 4096}[t.result.Sent%4], gsiKey)
+			t.shootAt(t.lab.service(nil, verbs.GSI, madSlot), serviceReceives, func(e *end) []byte {
+				return datagramTo(e, []int{madLen, madLen + 4, 1024, 4096}[t.result.Sent%4], gsiKey)
 			})
 		},
 	}, {
@@ -88,26 +80,9 @@ var services = []Attack{
 		What: "forged as the peer's: parts of messages over UC with random PSNs, and WRITEs with random keys",
 		Must: "no answer, no memory changes, the queue pair goes on",
 		run: func(t *Trial) {
-			t.shootAt(t.service(t.hostile(true), verbs.UC, madSlot), 0, t.ucForged)
+			t.shootAt(t.lab.service(t.lab.hostile(true), verbs.UC, madSlot), 0, t.random.ucForged)
 		},
 	},
-}
-
-// ucForged is a packet that must not be executed.
-func (t *Trial) ucForged(e *end) []byte {
-	ops := []rocev2.Opcode{rocev2.UCSendMiddle, rocev2.UCSendLast, rocev2.UCSendLastImm, rocev2.UCWriteFirst, rocev2.UCWriteMiddle,
-		rocev2.UCWriteLast, rocev2.UCWriteOnly, rocev2.UCWriteOnlyImm, rocev2.RCSendOnly, rocev2.RCAcknowledge, rocev2.XRCSendOnly}
-	op := ops[t.rng.IntN(len(ops))]
-	return encode(op, e.qp.QPN(), verbs.PSN(t.rng.Uint32N(1<<24)), func(p *rocev2.Packet) {
-		p.RETH = rocev2.RETH{VA: t.rng.Uint64(), RKey: t.rng.Uint32(), Length: slotSize}
-		switch info, _ := op.Info(); info.Payload {
-		case rocev2.PayloadMTU:
-			p.RETH.Length, p.Payload = 4096, bytes.Repeat([]byte{0xee}, 1024)
-		case rocev2.PayloadNone:
-		default:
-			p.Payload = forged
-		}
-	})
 }
 
 // shootAt is shoot at a queue pair of the victim that never answers. As many
@@ -118,7 +93,7 @@ func (t *Trial) shootAt(e *end, receives uint64, packet func(*end) []byte) {
 		src = to
 	}
 	before := bytes.Clone(e.mr.Bytes())
-	t.shoot(silent, func(t *Trial, _ *conn, _ int) { t.forge(src, rocev2.UDPPort, packet(e)) })
+	t.shoot(silent, func(t *Trial, _ *conn, _ int) { t.lab.forge(src, rocev2.UDPPort, packet(e)) })
 	s := e.qp.Stats()
 	t.must(s.RxPackets > 0, "nothing has arrived")
 	t.must(e.qp.State() == verbs.StateRTS, "the queue pair is in state %v", e.qp.State())
