@@ -184,11 +184,11 @@ func peerVersions(ctx context.Context, versions map[string]string) {
 	for _, t := range peers.Missing() {
 		missing[t.Program] = true
 	}
-	for who, program := range map[string]string{
+	for name, program := range map[string]string{
 		grid.IPerf3: "iperf3", grid.UCX: "ucx_perftest", grid.FabricTCP: "fi_pingpong", grid.FabricRxd: "fi_pingpong",
 	} {
 		if !missing[program] {
-			versions[who] = peers.Version(ctx, program)
+			versions[name] = peers.Version(ctx, program)
 		}
 	}
 }

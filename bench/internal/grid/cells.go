@@ -86,8 +86,8 @@ func (g *group) ours(name, what, unit, value string, c ours.Config) {
 	}, ours.Runner(ours.Addrs{A: g.o.A, B: g.o.B}, c, value))
 }
 
-func (g *group) peer(name, who, what, unit string, size int, run runFunc) {
-	g.add(cell.Cell{Name: name, Stack: who, What: what, Unit: unit, Size: size}, run)
+func (g *group) peer(name, stack, what, unit string, size int, run runFunc) {
+	g.add(cell.Cell{Name: name, Stack: stack, What: what, Unit: unit, Size: size}, run)
 }
 
 // raw adds the raw limit with the product's ICRC, or with hash/crc32.
@@ -102,15 +102,15 @@ func (g *group) raw(name string, segment int, icrc bool) {
 
 // ucx adds a test of ucx_perftest.
 func (g *group) ucx(name, what, unit string, t peers.UCXTest) {
-	who := UCX
+	stack := UCX
 	if t.Shm {
-		who = UCXShm
+		stack = UCXShm
 	}
 	t.Value = map[string]peers.UCXValue{cell.Gbps: peers.UCXGbps, cell.MsgRate: peers.UCXMsgRate, cell.Micros: peers.UCXLatency}[unit]
 	if t.Depth > 0 {
 		what += fmt.Sprintf(", %d outstanding", t.Depth)
 	}
-	g.add(cell.Cell{Name: name, Stack: who, What: what, Unit: unit, Size: t.Size, Depth: t.Depth}, peers.UCX(t))
+	g.add(cell.Cell{Name: name, Stack: stack, What: what, Unit: unit, Size: t.Size, Depth: t.Depth}, peers.UCX(t))
 }
 
 func stream(op string, size int) ours.Config {

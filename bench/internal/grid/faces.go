@@ -16,12 +16,12 @@ const gib = 1 << 30
 const FacesPrefix = "faces/"
 
 func (g *group) face(name, what, unit, value string, c faces.Config) {
-	who := Rocev2
+	stack := Rocev2
 	if c.Face == faces.TCP {
-		who = GoTCP
+		stack = GoTCP
 	}
 	g.add(cell.Cell{
-		Name: FacesPrefix + name, Stack: who, What: what, Unit: unit, Op: string(c.Test), Size: c.Size, QPs: c.Conns,
+		Name: FacesPrefix + name, Stack: stack, What: what, Unit: unit, Op: string(c.Test), Size: c.Size, QPs: c.Conns,
 	}, faces.Runner(g.o.A, g.o.B, c, value))
 }
 

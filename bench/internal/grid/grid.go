@@ -179,8 +179,8 @@ const (
 	OpenMPI   = "OpenMPI with UCX"
 )
 
-func programOf(who string) string {
-	switch who {
+func programOf(stack string) string {
+	switch stack {
 	case IPerf3:
 		return "iperf3"
 	case UCX, UCXShm:

@@ -54,7 +54,7 @@ func addPath(g *group, c path.Config) {
 	read := write
 	read.Op = "read"
 	for _, m := range []struct {
-		who, name, what string
+		stack, name, what string
 		run             runFunc
 	}{
 		{Rocev2, "write", "RDMA WRITE of 1 MiB", ours.Runner(addrs, write, "gbps")},
@@ -64,7 +64,7 @@ func addPath(g *group, c path.Config) {
 		{IPerf3, "tcp/bbr", "one TCP stream, bbr", peers.IPerfOver(addrs.A, addrs.B, "bbr")},
 		{QUIC, "quic-go", "one stream", quicpeer.Throughput(addrs.A, addrs.B)},
 	} {
-		g.add(cell.Cell{Name: name + "/" + m.name, Stack: m.who, What: m.what + what, Unit: cell.Gbps, Size: mib, Loss: c.Loss * 100, Needs: path.Available()}, over(c, m.run))
+		g.add(cell.Cell{Name: name + "/" + m.name, Stack: m.stack, What: m.what + what, Unit: cell.Gbps, Size: mib, Loss: c.Loss * 100, Needs: path.Available()}, over(c, m.run))
 	}
 }
 
@@ -79,8 +79,8 @@ var (
 )
 
 // SlowPath returns the name of a cell over a path of slowRate.
-func SlowPath(rtt time.Duration, loss float64, who string) string {
-	return fmt.Sprintf("path/100Mb/%v/%g%%/%s", rtt, loss*100, who)
+func SlowPath(rtt time.Duration, loss float64, stack string) string {
+	return fmt.Sprintf("path/100Mb/%v/%g%%/%s", rtt, loss*100, stack)
 }
 
 // slowPaths: the same losses and delays between the rxe of two kernels, which
@@ -97,8 +97,8 @@ func slowPaths(o Options) []cell.Cell {
 			foreign := native
 			foreign.Foreign = true
 			what := fmt.Sprintf(", 100 Mb/s, round trip %v, %g %% lost", rtt, loss*100)
-			add := func(who, name, ends, needs string, run runFunc) {
-				g.add(cell.Cell{Name: SlowPath(rtt, loss, name), Stack: who, What: "RDMA WRITE of 1 MiB, " + ends + what, Unit: cell.Gbps,
+			add := func(stack, name, ends, needs string, run runFunc) {
+				g.add(cell.Cell{Name: SlowPath(rtt, loss, name), Stack: stack, What: "RDMA WRITE of 1 MiB, " + ends + what, Unit: cell.Gbps,
 					Size: mib, Loss: loss * 100, Repeat: 3, Needs: needs}, run)
 			}
 			add(Rocev2, "write", "between two of ours", path.Available(), long(over(c, ours.Runner(addrs, native, "gbps"))))

@@ -75,9 +75,9 @@ func tail(s string) string {
 }
 
 // rowOf makes the row of a place for an operation.
-func rowOf(op, name, who, what string) cell.Row {
+func rowOf(op, name, stack, what string) cell.Row {
 	return cell.Row{Cell: cell.Cell{
-		Name: "kernel/" + op + "/" + name, Group: "kernel guests", Stack: who, What: strings.ToUpper(op) + " of 64 KiB, " + what,
+		Name: "kernel/" + op + "/" + name, Group: "kernel guests", Stack: stack, What: strings.ToUpper(op) + " of 64 KiB, " + what,
 		Unit: cell.Gbps, Op: op, Size: messageSize, QPs: 1,
 	}}
 }

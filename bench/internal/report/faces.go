@@ -50,9 +50,9 @@ func floods() (out []Target) {
 	for _, face := range []string{"cm", "rdma"} {
 		for _, from := range []string{"one", "many", "client"} {
 			flood := f(face + "/flood/" + from)
-			who := map[string]string{"one": "one source", "many": "many sources", "client": "the client's address"}[from]
+			source := map[string]string{"one": "one source", "many": "many sources", "client": "the client's address"}[from]
 			out = append(out,
-				Target{What: face + ": the slowest Dial beside 50000 forged requests a second from " + who, Against: "ms", Cell: flood, AtMost: true, Bound: 1000},
+				Target{What: face + ": the slowest Dial beside 50000 forged requests a second from " + source, Against: "ms", Cell: flood, AtMost: true, Bound: 1000},
 				Target{What: face + ": memory that this costs the listener at most", Against: "MB", AtMost: true, figure: extra(flood, "passive_peak_growth_mb")},
 			)
 		}

@@ -19,8 +19,8 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-func row(name, who, unit string, values ...float64) cell.Row {
-	r := cell.Row{Cell: cell.Cell{Name: name, Group: "bulk", Stack: who, What: "what it is", Unit: unit}}
+func row(name, stack, unit string, values ...float64) cell.Row {
+	r := cell.Row{Cell: cell.Cell{Name: name, Group: "bulk", Stack: stack, What: "what it is", Unit: unit}}
 	for _, v := range values {
 		s := cell.Sample{Value: v, Extra: map[string]float64{"active_cpu_us_per_msg": 1.5, "passive_cpu_us_per_msg": 2}}
 		if v == 0 {
