@@ -78,9 +78,9 @@ func (c *child) close() {
 	c.Stop()
 }
 
-// dies kills leaseholders while others talk with them, one after the other.
+// kills kills leaseholders while others talk with them, one after the other.
 // Their peers are told.
-func (t *trial) dies() {
+func (t *trial) kills() {
 	for n := 0; t.more(n, t.Clients/100); n++ {
 		c := t.child()
 		err := round(t.ctx, c.conn, n)
@@ -106,14 +106,14 @@ func (t *trial) stops() {
 			dialled <- visit(ctx, &d, c.addr)
 		}()
 		since := t.traffic.rounds.Load()
-		t.asks()
+		t.checkAnswers()
 		for k := 0; k < burst || t.traffic.rounds.Load() < since+int64(t.Rounds) && t.more(0, 1); k++ {
 			t.forge(strange, t.mad())
 			if k%burst == 0 {
 				time.Sleep(rest)
 			}
 		}
-		t.asks()
+		t.checkAnswers()
 		t.check(c.Signal(syscall.SIGCONT))
 		err := <-dialled
 		t.must(err == nil, "a leaseholder that goes on: %v", err)

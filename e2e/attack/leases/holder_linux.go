@@ -30,9 +30,10 @@ func (t *trial) tenants(n int) (list []*tenant, leave func()) {
 	}
 }
 
-// guesses sends envelopes from the own address: with guessed tokens by a leased
-// socket, as a process with a copy of one can, and by forging the address.
-func (t *trial) guesses() {
+// ownEnvelopes sends envelopes from the own address: with guessed tokens by a
+// leased socket, as a process with a copy of one can, and by forging the
+// address.
+func (t *trial) ownEnvelopes() {
 	list, leave := t.tenants(1)
 	defer leave()
 	n := 0
@@ -67,8 +68,8 @@ func (t *trial) floods() {
 	}
 }
 
-// lies are counters that a process may tell, and that are not true.
-func lies() []lease.Counts {
+// falseCounts are counters that a process may tell, and that are not true.
+func falseCounts() []lease.Counts {
 	most := uint64(math.MaxUint64)
 	list := []lease.Counts{{QPs: 1 << 24, MadeQPs: most, TxBytes: most, RxBytes: most, TxPackets: most, RxPackets: most, TxShm: most, RxShm: most}, {}}
 	for range 20 {
@@ -82,8 +83,8 @@ func impossible() []lease.Counts {
 	return []lease.Counts{{QPs: -7}, {QPs: math.MaxInt}, {Peers: []lease.Peer{{Addr: netip.MustParseAddr("fe80::1%a\x1b[2J")}}}}
 }
 
-// liar tells counters that are not true, and such that cannot be.
-func (t *trial) liar() {
+// falseCounters tells counters that are not true, and such that cannot be.
+func (t *trial) falseCounters() {
 	for _, c := range impossible() {
 		h, err := t.enter()
 		t.check(err)
@@ -95,7 +96,7 @@ func (t *trial) liar() {
 	}
 	list, leave := t.tenants(1)
 	defer leave()
-	all := lies()
+	all := falseCounts()
 	// Each of these waits for its turn once the leaseholder has said too
 	// much: it alone.
 	for n := 0; t.more(n, t.Clients); n++ {
@@ -105,13 +106,13 @@ func (t *trial) liar() {
 		}
 		t.result.Sent++
 		if n%50 == 0 {
-			t.asks()
+			t.checkAnswers()
 		}
 	}
 }
 
-// asks looks at what the daemon tells of its leases.
-func (t *trial) asks() {
+// checkAnswers looks at what the daemon tells of its leases.
+func (t *trial) checkAnswers() {
 	all, err := t.owner.leases()
 	t.must(err == nil, "the daemon does not tell its leases: %v", err)
 	for _, l := range all {

@@ -14,7 +14,7 @@ import (
 	"github.com/gosoftroce/rocev2/transport/lease"
 )
 
-func (t *trial) knock() *net.UnixConn {
+func (t *trial) dialOwner() *net.UnixConn {
 	c, err := lease.Dial(t.socket)
 	t.check(err)
 	return c
@@ -48,7 +48,7 @@ func (t *trial) garbage() {
 	texts := nonsense()
 	answers := 0
 	for n := 0; t.more(n, t.Clients); n++ {
-		c := t.knock()
+		c := t.dialOwner()
 		for range 3 { // what comes after the first is not looked at
 			_, _, err := c.WriteMsgUnix(texts[n%len(texts)], unix.UnixRights(fds...), nil)
 			t.must(err == nil || errors.Is(err, unix.EPIPE) || errors.Is(err, unix.EMSGSIZE) || errors.Is(err, unix.ECONNRESET) ||
@@ -80,7 +80,7 @@ func (t *trial) silence() {
 			open[0].Close()
 			open = open[1:]
 		}
-		open = append(open, t.knock())
+		open = append(open, t.dialOwner())
 		t.result.Sent++
 		if n%100 == 99 {
 			err := t.newLease()
@@ -123,7 +123,7 @@ type tenant struct {
 
 // enter takes a lease.
 func (t *trial) enter() (*tenant, error) {
-	c := t.knock()
+	c := t.dialOwner()
 	if _, err := c.Write(hello()); err != nil {
 		c.Close()
 		return nil, err
