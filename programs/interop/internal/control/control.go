@@ -70,11 +70,11 @@ func (c *Conn) Await(ctx context.Context, step string, b []byte) error {
 	return c.read(ctx, step, b, false)
 }
 
-func (c *Conn) read(ctx context.Context, step string, b []byte, soon bool) error {
+func (c *Conn) read(ctx context.Context, step string, b []byte, bounded bool) error {
 	if len(b) > MaxItem {
 		return fmt.Errorf("control connection: %s: an item of %d bytes is more than %d", step, len(b), MaxItem)
 	}
-	defer c.arm(ctx, soon)()
+	defer c.arm(ctx, bounded)()
 	n, err := io.ReadFull(c.r, b)
 	if refused := c.refused(b[:n:n]); refused != nil && c.role == interop.Client {
 		return refused
@@ -128,14 +128,14 @@ func (c *Conn) Join(ctx context.Context, step string, mine, theirs []byte) error
 	return c.exchange(ctx, step, mine, theirs, false)
 }
 
-func (c *Conn) exchange(ctx context.Context, step string, mine, theirs []byte, soon bool) error {
+func (c *Conn) exchange(ctx context.Context, step string, mine, theirs []byte, bounded bool) error {
 	if c.role == interop.Client {
 		if err := c.Write(ctx, step, mine); err != nil {
 			return err
 		}
-		return c.read(ctx, step, theirs, soon)
+		return c.read(ctx, step, theirs, bounded)
 	}
-	if err := c.read(ctx, step, theirs, soon); err != nil {
+	if err := c.read(ctx, step, theirs, bounded); err != nil {
 		return err
 	}
 	return c.Write(ctx, step, mine)
@@ -143,9 +143,9 @@ func (c *Conn) exchange(ctx context.Context, step string, mine, theirs []byte, s
 
 // arm sets the deadline of one step and lets ctx cut it short. The function
 // that it returns takes both back.
-func (c *Conn) arm(ctx context.Context, soon bool) (disarm func()) {
+func (c *Conn) arm(ctx context.Context, bounded bool) (disarm func()) {
 	var deadline time.Time
-	if soon && c.timeout > 0 {
+	if bounded && c.timeout > 0 {
 		deadline = c.tasks.Now().Add(c.timeout)
 	}
 	c.c.SetDeadline(deadline)
