@@ -10,8 +10,9 @@ import (
 )
 
 // side is the receive side of a link: which goroutine receives, which sleeps,
-// and what is known of the programs that poll. All decisions are package
-// wake's; side keeps its words, and wakes.
+// and what is known of the programs that poll. Package wake decides all of it.
+// Here are its values, each an atomic word, and what wakes the receiver and the
+// goroutines that sleep beside the owner.
 type side struct {
 	state  atomic.Uint64             // wake.State
 	habit  atomic.Uint32             // wake.Habit
