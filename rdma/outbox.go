@@ -212,7 +212,7 @@ func (o *outbox) packIn(ctx context.Context, p []byte) error {
 	binary.BigEndian.PutUint16(m, uint16(len(p)))
 	copy(m[packHeader:], p)
 	o.packed += len(m)
-	if !c.crew.Leads() && c.notice != ofAny {
+	if !c.callers.Leads() && c.notice != ofAny {
 		c.arm()
 	}
 	return nil
