@@ -314,7 +314,7 @@ func (c *core) causeOf(wc *verbs.WC) error {
 	return causeOf(*wc)
 }
 
-// resolve notes that one of the requests of a transfer has completed.
+// resolve records that one of the requests of a transfer has completed.
 func (c *core) resolve(ref *pending, err error) {
 	if err != nil && ref.err == nil {
 		ref.err = err
