@@ -152,7 +152,7 @@ func (o *outbox) send(ctx context.Context, k kind, p []byte) error {
 		}
 		return o.sendBuffer(k, b, copy(b.bytes(), p))
 	}
-	return o.sendLent(ctx, k, p)
+	return o.sendRegistered(ctx, k, p)
 }
 
 // atOnce reports whether a small message is sent at once.
