@@ -17,23 +17,25 @@
 //	link.Send ← (no lock) ← one batch ←─────────────┘
 //
 // Ordering rule: packets of one queue pair leave in the order in which the
-// engine gave them. So there is one receiver and one transmitter per shard at
-// any time.
+// engine gave them, and are handled in the order in which the link gave them.
+// So at any time one goroutine sends for a shard (sender.sending), and one
+// receives (intake.mu).
 //
-// A shard's lock is not held while the link sends, receives or sleeps, nor when
-// a timer is armed or a sleep in a link is ended: that is noted, and done when
-// the lock is given up (locked.release). Under it a goroutine that sleeps
-// beside the owner may be made ready (the runtime may then wake a thread), and
-// a link may ask for a place and copy a payload there (place.go). No page of
-// memory is waited for under it: pager.go fetches what is not there. And no two
-// shards are locked at once: packets for another one are queued there
-// (forward.go).
+// A shard's lock is not held while the link sends or sleeps, nor when a timer
+// is armed or a sleep in a link is ended: that is put down, and done when the
+// lock is given up (locked.release). It is held while the link receives only if
+// that has asked for a place: then the payloads are received there (place.go).
+// Under it a goroutine that sleeps beside the owner may be made ready, and the
+// runtime may then wake a thread. No page of memory is waited for under it:
+// pager.go fetches what is not there. And no two shards are locked at once:
+// packets for another one are queued there (forward.go).
 //
 // Lock order: a shard's intake.mu, its mu, XRC domain, shared receive queue,
 // completion queue, completion channel. The locks of the event queue, the
-// pager, the moderator and a shard's forwarded packets are taken inside of any.
-// That of the multicast groups is taken outside of a shard's. The device lock
-// guards the tables of objects and is never taken inside a shard's.
+// pager, the moderator, the handlers and a shard's forwarded packets are taken
+// inside of any. That of the multicast groups is taken outside of a shard's.
+// The device lock guards the tables of objects and is never taken inside a
+// shard's.
 //
 // A link may be a Driver (driver.go), such as a host of a simulated network.
 // Then the device has no goroutine, timer or clock of its own: the driver

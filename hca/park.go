@@ -116,8 +116,7 @@ func (p *parker) park(ctx context.Context, w waitable) error {
 	p.count.Add(1) // wake is there before
 	defer p.count.Add(-1)
 	if r != nil {
-		r.side.beside.Store(&p.followers) // before the owner can hand over
-		if r.side.on(wake.Joins)&wake.Own != 0 {
+		if r.side.joins(&p.followers) {
 			return p.own(ctx, r, w)
 		}
 		defer r.side.parts(&p.followers)

@@ -13,14 +13,14 @@ import (
 )
 
 // placer says for the link of a shard where payloads belong. The link asks
-// during Recv, under rxMu. What it has placed is handled before that is given
-// up.
+// during Recv, under intake.mu. What it has placed is handled before that is
+// given up.
 //
-// A goroutine that gets a place holds the shard's lock until the payloads are
-// there and were looked at: so nothing that gives memory back to the program,
-// such as Modify to ERR, comes in between. The lock is held for a copy that
-// would be made under it otherwise. Deregistration does not take that lock: the
-// pin holds it up.
+// From Place to Placed the shard is locked: the link receives the payloads and
+// looks at them meanwhile. So nothing that gives memory back to the program,
+// such as Modify to ERR, comes in between. That system call takes the place of
+// a copy that would be made under the lock otherwise. Deregistration does not
+// take the lock: the pin holds it up.
 type placer struct {
 	s    *locked
 	view memreg.View

@@ -231,7 +231,7 @@ func (q *QP) modify(a *ib.Attr, mask ib.AttrMask) (sent <-chan struct{}, err err
 	return sent, nil
 }
 
-// flush sends what q has come to have to send. It is called as shard.flush is.
+// flush sends what q has come to have to send. It is called as sender.flush is.
 func (q *QP) flush() {
 	s := q.shard
 	s.out.flushFor(0, q.core, s.side.has(wake.StandsBy) && !s.side.has(wake.Prompt) && !s.eng.AckDelay().AtOnce())

@@ -1,27 +1,33 @@
 package hca
 
-// The way of a message, from the post to the completion. Each
-// step names its functions and their file.
+// The way of a message, from the post to the completion. Each step names its
+// functions and their file.
 //
 //  1. QP.PostSend (qp.go) locks the shard; the engine takes the work request.
 //  2. QP.flush, sender.flushFor (transmit.go): acknowledgements that wait go
-//     along, or wait on.
+//     along, or wait on. (To flush is to send, in this package. What IBTA calls
+//     flushing, completing with WR_FLUSH_ERR, is package qp's.)
 //  3. sender.pump, sendBatches: the engine fills a batch.
 //  4. sender.send unlocks the shard (locked.release, lock.go: the timer is
 //     armed, what is to be woken is woken), has the link send, and locks again.
 //  5. A program that polls comes by CQ.PollProgress (cq.go) and
-//     intake.progress; one that waits by parker.parkAsOwner (park.go); without
-//     either the receiver comes (receiver.go). Package wake decides which.
+//     intake.progress. One that waits, in CQ.Wait or CompChannel.Get
+//     (channel.go), comes by parker.park (park.go): as the owner by
+//     parkAsOwner, or it sleeps beside the owner. Where no program is the owner
+//     the receiver is (receiver.go). Package wake decides which.
 //  6. intake.receiveAs, recv (receive.go): one batch is taken from the link.
 //  7. intake.handle, with the shard locked: the engine handles the packets, and
-//     CQ.Complete (cq.go) gets the completions.
+//     CQ.Complete (cq.go) gets the completions. It lists an armed queue in its
+//     channel (CQ.notify), and wakes a goroutine that sleeps beside the owner.
 //  8. sender.flushFor: the acknowledgement is sent as from step 2 on, or is
-//     left for the program's next call.
-//  9. locked.unlock: a program that sleeps is woken, handlers are called.
-// 10. CQ.Poll takes the completion.
+//     left for the program's next call (sender.defers).
+//  9. locked.unlock: a program that sleeps in the link is woken, handlers are
+//     called.
+// 10. CompChannel.Get returns the queue, CQ.Poll takes the completion.
 //
 // Steps 5 to 8 are the peer's for the packet, and then this side's for its
-// acknowledgement.
+// acknowledgement. With a Driver (driver.go) steps 3 to 6 are Driven.Pull and
+// Driven.Receive, and what waits is woken by parker.wakeOne.
 
 import (
 	"sync"

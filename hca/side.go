@@ -1,6 +1,8 @@
 package hca
 
 import (
+	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -10,14 +12,15 @@ import (
 )
 
 // side is the receive side of a link: which goroutine receives, which sleeps,
-// and what is known of the programs that poll. All decisions are package
-// wake's; side keeps its words, and wakes.
+// and what is known of the programs that poll. Package wake decides all of it.
+// Here are its values, each an atomic word, and what wakes the receiver and the
+// goroutines that sleep beside the owner.
 type side struct {
-	state  atomic.Uint64             // wake.State
-	habit  atomic.Uint32             // wake.Habit
-	bulk   atomic.Uint32             // wake.Bulk
-	beside atomic.Pointer[followers] // of the goroutine that was the last to sleep beside the owner
-	resume chan struct{}             // wakes the receiver, which stands by
+	state  atomic.Uint64 // wake.State
+	habit  atomic.Uint32 // wake.Habit
+	bulk   atomic.Uint32 // wake.Bulk
+	beside beside        // the goroutines that sleep beside the owner
+	resume chan struct{} // wakes the receiver, which stands by
 }
 
 func newSide() side { return side{resume: make(chan struct{}, 1)} }
@@ -74,10 +77,21 @@ func (p *side) received(r *wake.Receiver, now clock.Time, packets int) (stand bo
 	}
 }
 
-// parts ends what Joins has begun for one of k.
+// joins has a goroutine of k sleep beside the owner, unless there is none: then
+// it owns.
+func (p *side) joins(k *followers) (own bool) {
+	p.beside.add(k) // before the owner can hand over
+	if p.on(wake.Joins)&wake.Own == 0 {
+		return false
+	}
+	p.beside.remove(k)
+	return true
+}
+
+// parts ends what joins has begun for one of k.
 func (p *side) parts(k *followers) {
 	p.on(wake.Parts)
-	p.beside.CompareAndSwap(k, nil)
+	p.beside.remove(k)
 }
 
 // standBy is on for a receiver that begins to stand by. It returns when that
@@ -101,9 +115,7 @@ func (p *side) wake(act wake.Act) {
 		}
 	}
 	if act&wake.HandOver != 0 {
-		if k := p.beside.Load(); k != nil {
-			k.wakeOne()
-		}
+		p.beside.wakeOne()
 	}
 }
 
@@ -126,6 +138,36 @@ func (p *side) changeBulk(f func(wake.Bulk) wake.Bulk) {
 		if next == old || p.bulk.CompareAndSwap(old, next) {
 			return
 		}
+	}
+}
+
+// beside has an entry for each goroutine that sleeps beside an owner: the
+// followers that it is one of.
+type beside struct {
+	mu   sync.Mutex
+	list []*followers
+}
+
+func (b *beside) add(k *followers) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.list = append(b.list, k)
+}
+
+func (b *beside) remove(k *followers) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if i := slices.Index(b.list, k); i >= 0 {
+		b.list = slices.Delete(b.list, i, i+1)
+	}
+}
+
+// wakeOne wakes the one that was the last to go to sleep, if there is one.
+func (b *beside) wakeOne() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if n := len(b.list); n > 0 {
+		b.list[n-1].wakeOne()
 	}
 }
 

@@ -120,3 +120,49 @@ func TestWatchIsNotForOneThatPollsOn(t *testing.T) {
 		a.waitOK(wake.MostPollsOn + 1)
 	})
 }
+
+// The receiver hands over to a goroutine that sleeps beside it, also where the
+// last one to go to sleep has gone, or has become the owner: else no goroutine
+// would receive until the receiver looks again.
+func TestHandsOverToOneThatSleeps(t *testing.T) {
+	t.Parallel()
+	sleeper := func() *followers {
+		f := &followers{w: &waiting{wake: make(chan struct{}, 1)}}
+		f.count.Add(1)
+		return f
+	}
+	for _, owns := range []bool{false, true} {
+		p := newSide()
+		p.on(wake.Takes)
+		sleeps, other := sleeper(), sleeper()
+		p.joins(sleeps)
+		if owns {
+			p.state.Store(uint64(wake.State(p.state.Load()) &^ ownedByReceiver(t)))
+		}
+		if got := p.joins(other); got != owns {
+			t.Fatalf("the second one owns: %v", got)
+		}
+		if owns {
+			p.on(wake.Leaves)
+			p.on(wake.Takes)
+		} else {
+			p.parts(other)
+		}
+		other.count.Add(-1)
+		var r wake.Receiver
+		if !p.received(&r, 0, 1) {
+			t.Fatal("the receiver stays with one that sleeps beside it")
+		}
+		if len(sleeps.w.wake) == 0 {
+			t.Errorf("nothing woke the one that sleeps; the other has owned: %v", owns)
+		}
+	}
+}
+
+// ownedByReceiver returns the bits that say so.
+func ownedByReceiver(t *testing.T) wake.State {
+	t.Helper()
+	p := newSide()
+	p.on(wake.Takes)
+	return p.now()
+}

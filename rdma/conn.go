@@ -186,7 +186,7 @@ func (c *Conn) Buffer(ctx context.Context) (Buffer, error) {
 	if err != nil {
 		return Buffer{}, c.failed("send", err)
 	}
-	return Buffer{b.bytes(), lend(b)}, nil
+	return Buffer{b.bytes(), newLoan(b)}, nil
 }
 
 // SendBuffer sends the first n bytes of a buffer as a message, without copying
@@ -258,7 +258,7 @@ func (c *Conn) RecvMsg(ctx context.Context) (Message, error) {
 	b.conn = &c.core
 	b.refs.Add(1)
 	c.core.in.advance(a, m)
-	return Message{m, lend(b)}, nil
+	return Message{m, newLoan(b)}, nil
 }
 
 // await waits for the message that is next.

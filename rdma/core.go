@@ -29,7 +29,7 @@ type core struct {
 	maxSend int        // the longest message that the peer takes
 
 	mu      sync.Mutex
-	crew    wake.Crew[*waiter]
+	callers wake.Callers[*waiter]
 	notice  notice        // what the hub is notified of
 	foreign bool          // the peer does not speak the protocol
 	used    bool          // something came from the peer since look was called
@@ -108,7 +108,7 @@ func (c *core) wait(ctx context.Context, what want, ref *pending) error {
 			return c.err
 		}
 		var err error
-		if c.crew.Lead() {
+		if c.callers.Lead() {
 			err = c.lead(ctx)
 		} else {
 			err = c.follow(ctx, what, ref)
@@ -132,7 +132,7 @@ func (c *core) lead(ctx context.Context) error {
 		c.drain(s)
 		c.fail(c.ending)
 	}
-	c.crew.Leave()
+	c.callers.Leave()
 	scratches.Put(s)
 	if err != nil && ctx.Err() == nil {
 		c.abandon(err) // the queue is closed: nothing completes any more
@@ -145,7 +145,7 @@ func (c *core) lead(ctx context.Context) error {
 func (c *core) follow(ctx context.Context, what want, ref *pending) error {
 	w := c.hub.waiters.Get().(*waiter)
 	w.what, w.ref = what, ref
-	c.crew.Follow(w)
+	c.callers.Follow(w)
 	c.mu.Unlock()
 	var err error
 	select {
@@ -154,7 +154,7 @@ func (c *core) follow(ctx context.Context, what want, ref *pending) error {
 		err = ctx.Err()
 	}
 	c.mu.Lock()
-	c.crew.Unfollow(w)
+	c.callers.Unfollow(w)
 	select {
 	case <-w.wake: // came too late, and is passed on by handOver
 	default:
@@ -169,11 +169,11 @@ func (c *core) follow(ctx context.Context, what want, ref *pending) error {
 // sent. The hub looks after what remains.
 func (c *core) handOver() {
 	c.wakeReady()
-	if c.crew.Leads() {
+	if c.callers.Leads() {
 		return
 	}
 	c.out.flush()
-	if w, ok := c.crew.Next(); ok {
+	if w, ok := c.callers.Next(); ok {
 		w.signal()
 		return
 	}
@@ -202,7 +202,7 @@ func (c *core) arm() {
 // wakeReady wakes one of each kind that something is there for.
 func (c *core) wakeReady() {
 	var told [wants]bool
-	for _, w := range c.crew.Followers() {
+	for _, w := range c.callers.Followers() {
 		if !told[w.what] && (c.err != nil || c.ready(w.what, w.ref)) {
 			told[w.what] = w.what < wantReply && c.err == nil
 			w.signal()
@@ -212,12 +212,12 @@ func (c *core) wakeReady() {
 
 // poll handles what has completed, without waiting.
 func (c *core) poll() {
-	if !c.crew.Lead() {
+	if !c.callers.Lead() {
 		return
 	}
 	s := scratches.Get().(*scratch)
 	c.drain(s)
-	c.crew.Leave()
+	c.callers.Leave()
 	scratches.Put(s)
 	c.wakeReady()
 }
@@ -238,7 +238,7 @@ func (c *core) notified() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.notice = ofNone
-	if c.met && !c.crew.Leads() { // else the leader has the completion, and arms
+	if c.met && !c.callers.Leads() { // else the leader has the completion, and arms
 		c.poll()
 		c.handOver()
 	}
@@ -314,7 +314,7 @@ func (c *core) causeOf(wc *verbs.WC) error {
 	return causeOf(*wc)
 }
 
-// resolve notes that one of the requests of a transfer has completed.
+// resolve records that one of the requests of a transfer has completed.
 func (c *core) resolve(ref *pending, err error) {
 	if err != nil && ref.err == nil {
 		ref.err = err
@@ -372,7 +372,7 @@ func (c *core) end(err error) {
 		return
 	}
 	c.ending = err
-	if !c.crew.Leads() {
+	if !c.callers.Leads() {
 		c.poll()
 		c.fail(err)
 		return
@@ -392,7 +392,7 @@ func (c *core) look() {
 	if c.err != nil || c.closed != nil || !c.met {
 		return
 	}
-	if !c.crew.Leads() {
+	if !c.callers.Leads() {
 		c.poll() // the completion of the last one
 	}
 	if c.used {
@@ -408,7 +408,7 @@ func (c *core) look() {
 // release frees what the connection has. It is over.
 func (c *core) release() {
 	c.mu.Lock()
-	for c.crew.Leads() { // the leader sees the end at once
+	for c.callers.Leads() { // the leader sees the end at once
 		c.follow(context.Background(), wantNothing, nil)
 	}
 	c.poll()

@@ -22,8 +22,8 @@ type lease struct {
 
 var leases = sync.Pool{New: func() any { return new(lease) }}
 
-// lend makes a loan of a buffer.
-func lend(b *buffer) loan {
+// newLoan makes a loan of a buffer.
+func newLoan(b *buffer) loan {
 	b.hub.hold()
 	l := leases.Get().(*lease)
 	l.buf = b

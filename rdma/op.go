@@ -56,7 +56,7 @@ func (op *Op) Done() <-chan struct{} {
 			return op.p.ch
 		}
 		c.core.out.watched++
-		if !c.core.crew.Leads() && c.core.notice != ofAny {
+		if !c.core.callers.Leads() && c.core.notice != ofAny {
 			c.core.arm()
 		}
 	}

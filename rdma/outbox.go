@@ -152,7 +152,7 @@ func (o *outbox) send(ctx context.Context, k kind, p []byte) error {
 		}
 		return o.sendBuffer(k, b, copy(b.bytes(), p))
 	}
-	return o.sendLent(ctx, k, p)
+	return o.sendRegistered(ctx, k, p)
 }
 
 // atOnce reports whether a small message is sent at once.
@@ -212,7 +212,7 @@ func (o *outbox) packIn(ctx context.Context, p []byte) error {
 	binary.BigEndian.PutUint16(m, uint16(len(p)))
 	copy(m[packHeader:], p)
 	o.packed += len(m)
-	if !c.crew.Leads() && c.notice != ofAny {
+	if !c.callers.Leads() && c.notice != ofAny {
 		c.arm()
 	}
 	return nil

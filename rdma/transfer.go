@@ -54,18 +54,18 @@ func (o *outbox) verdict(ref *pending) error {
 	return ref.err
 }
 
-// sendLent sends a message from the caller's memory.
-func (o *outbox) sendLent(ctx context.Context, k kind, p []byte) error {
+// sendRegistered sends a message from the caller's memory.
+func (o *outbox) sendRegistered(ctx context.Context, k kind, p []byte) error {
 	c := o.c
-	lent, err := c.hub.cache.get(p)
+	mem, err := c.hub.cache.get(p)
 	if err != nil {
 		return err
 	}
-	defer c.hub.cache.put(lent)
+	defer c.hub.cache.put(mem)
 	ref := pendings.Get().(*pending)
 	ref.left = 1
 	s := scratches.Get().(*scratch)
-	s.sge[0] = lent.sge(p)
+	s.sge[0] = mem.sge(p)
 	err = o.postMessage(k, &verbs.SendWR{SGList: s.sge[:1]}, slot{ref: ref})
 	scratches.Put(s)
 	if err == nil {
@@ -82,11 +82,11 @@ func (c *core) transfer(ctx context.Context, op verbs.Opcode, at verbs.RemoteAdd
 	if len(p) <= stageMax && len(p) <= c.hub.size {
 		return c.staged(ctx, &verbs.SendWR{Opcode: op, Remote: at}, p)
 	}
-	lent, err := c.hub.cache.get(p)
+	mem, err := c.hub.cache.get(p)
 	if err != nil {
 		return err
 	}
-	defer c.hub.cache.put(lent)
+	defer c.hub.cache.put(mem)
 	ref := pendings.Get().(*pending)
 	defer c.drop(ref)
 	for len(p) > 0 {
@@ -98,7 +98,7 @@ func (c *core) transfer(ctx context.Context, op verbs.Opcode, at verbs.RemoteAdd
 		}
 		n := min(len(p), pieceBytes)
 		s := scratches.Get().(*scratch)
-		s.sge[0] = lent.sge(p[:n])
+		s.sge[0] = mem.sge(p[:n])
 		err = c.out.post(&verbs.SendWR{Opcode: op, Remote: at, SGList: s.sge[:1], Signaled: true}, slot{ref: ref})
 		scratches.Put(s)
 		if err != nil {
@@ -176,14 +176,14 @@ func (c *core) atomic(ctx context.Context, wr *verbs.SendWR) (uint64, error) {
 // regCache keeps memory of the program registered, because programs use the
 // same buffers again and again. Only this side's own requests reach it.
 type regCache struct {
-	pd     *verbs.PD
-	mu     sync.Mutex
-	lent   []*lentMemory // few: a look at all costs less than a registration
-	closed bool
+	pd      *verbs.PD
+	mu      sync.Mutex
+	entries []*registered // few: a look at all costs less than a registration
+	closed  bool
 }
 
-// lentMemory is memory of the program that is registered.
-type lentMemory struct {
+// registered is memory of the program with its region.
+type registered struct {
 	mr    *verbs.MR
 	start uintptr
 	n     int
@@ -191,18 +191,18 @@ type lentMemory struct {
 	idle  bool // not used since the last sweep
 }
 
-const maxLent = 16
+const maxRegistered = 16
 
-func (l *lentMemory) sge(p []byte) verbs.SGE {
+func (l *registered) sge(p []byte) verbs.SGE {
 	return l.mr.Slice(int(uintptr(unsafe.Pointer(unsafe.SliceData(p)))-l.start), len(p))
 }
 
 // get returns a registration that has p, for put.
-func (r *regCache) get(p []byte) (*lentMemory, error) {
+func (r *regCache) get(p []byte) (*registered, error) {
 	start := uintptr(unsafe.Pointer(unsafe.SliceData(p)))
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, l := range r.lent {
+	for _, l := range r.entries {
 		if start >= l.start && start+uintptr(len(p)) <= l.start+uintptr(l.n) {
 			l.users++
 			l.idle = false
@@ -216,17 +216,17 @@ func (r *regCache) get(p []byte) (*lentMemory, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &lentMemory{mr: mr, start: start, n: len(p), users: 1}
-	r.lent = append(r.lent, l)
+	l := &registered{mr: mr, start: start, n: len(p), users: 1}
+	r.entries = append(r.entries, l)
 	return l, nil
 }
 
-func (r *regCache) put(l *lentMemory) {
+func (r *regCache) put(l *registered) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	l.users--
-	for i := 0; len(r.lent) > maxLent && i < len(r.lent); i++ {
-		if r.lent[i].users == 0 { // the oldest that is not in use
+	for i := 0; len(r.entries) > maxRegistered && i < len(r.entries); i++ {
+		if r.entries[i].users == 0 { // the oldest that is not in use
 			r.drop(i)
 			return
 		}
@@ -234,8 +234,8 @@ func (r *regCache) put(l *lentMemory) {
 }
 
 func (r *regCache) drop(i int) {
-	r.lent[i].mr.Close()
-	r.lent = append(r.lent[:i], r.lent[i+1:]...)
+	r.entries[i].mr.Close()
+	r.entries = append(r.entries[:i], r.entries[i+1:]...)
 }
 
 // sweep ends the registrations that were not used since the last sweep, so that
@@ -243,21 +243,21 @@ func (r *regCache) drop(i int) {
 func (r *regCache) sweep() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for i := len(r.lent) - 1; i >= 0; i-- {
-		if l := r.lent[i]; l.users == 0 && l.idle {
+	for i := len(r.entries) - 1; i >= 0; i-- {
+		if l := r.entries[i]; l.users == 0 && l.idle {
 			r.drop(i)
 		} else {
 			l.idle = true
 		}
 	}
-	return len(r.lent) > 0
+	return len(r.entries) > 0
 }
 
 func (r *regCache) close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.closed = true
-	for len(r.lent) > 0 {
+	for len(r.entries) > 0 {
 		r.drop(0)
 	}
 }

@@ -30,7 +30,7 @@ func (c *core) ready(what want, ref *pending) bool {
 	case wantIdle:
 		return c.out.pack == nil && c.out.head == c.out.tail
 	}
-	return !c.crew.Leads()
+	return !c.callers.Leads()
 }
 
 // mayPost reports whether there are room and credit for a message.

@@ -43,7 +43,14 @@
 // it does after answers have come (Habit, habit.go), and Watch says for how
 // long a poll of it goes on.
 //
-// The words State, Bulk and Habit are values: the caller keeps them in an
-// atomic word and replaces them by compare and swap. So each input is one step
-// that no other input divides.
+// State, Bulk and Habit are values: package hca keeps each in an atomic word
+// and replaces it by compare and swap. So each input is one step that no other
+// input divides.
+//
+// Callers (callers.go) is the same pattern one floor up: the calls that wait on
+// one connection of packages rdma and rdmanet, of which one takes the
+// completions for all. They have a lock, and need no atomic word.
+//
+// All time constants and numbers of polls, with the reason for each, are in
+// table.go.
 package wake

@@ -11,8 +11,8 @@ import (
 type Events uint32
 
 // Fetching says that a half may have memory that must be fetched. It is no
-// event: IBTA has none with the number 31.
-const Fetching Events = 1 << 31
+// event: none has the number 30.
+const Fetching Events = 1 << 30
 
 // Raise adds an event.
 func (s *Events) Raise(e ib.Event) { *s |= 1 << e }
@@ -22,7 +22,7 @@ func (s *Events) Poll() (ib.Event, bool) {
 	if *s&^Fetching == 0 {
 		return 0, false
 	}
-	e := ib.Event(bits.TrailingZeros32(uint32(*s)))
+	e := ib.Event(bits.TrailingZeros32(uint32(*s &^ Fetching)))
 	*s &^= 1 << e
 	return e, true
 }

@@ -176,7 +176,7 @@ func (s *Scoreboard) SendRow(psn, end rocev2.PSN, all bool, now clock.Time, high
 	return n
 }
 
-// Knows reports whether the scoreboard has taken note that psn is missing.
+// Knows reports whether the scoreboard has recorded that psn is missing.
 func (s *Scoreboard) Knows(psn rocev2.PSN) bool {
 	return s != nil && len(s.holes) > 0 && s.holes[0].PSN == psn
 }

@@ -108,7 +108,7 @@ func (g *gaps) mayResend(b *queue.Scoreboard) bool {
 	return g.pipe()+size <= window || uint64(b.Pending())*size < window/resendShare
 }
 
-// sent takes that rq was sent again.
+// sent records that rq was sent again.
 func (g *gaps) sent(now clock.Time, rq *request) {
 	if rq.why != trace.Hole {
 		return
@@ -157,8 +157,8 @@ func (t *twins) note() {
 	}
 }
 
-// answered takes that an answer which has come begins anew. It counts once for
-// a twin: all that is in flight may be asked for again after a silence.
+// answered records that an answer which has come begins anew. It counts once
+// for a twin: all that is in flight may be asked for again after a silence.
 func (t *twins) answered() {
 	if !t.anew {
 		t.anew = true

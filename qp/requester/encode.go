@@ -148,7 +148,7 @@ type flushICRC struct {
 	known bool // and that is what the peer takes
 }
 
-// again takes that a FLUSH is sent again.
+// again records that a FLUSH is sent again.
 func (f *flushICRC) again(oldest bool) {
 	if oldest && !f.known {
 		f.linux = !f.linux

@@ -111,7 +111,7 @@ func (g *gaps) trim() {
 	}
 }
 
-// advance takes that una has moved on. again is how many responses may come
+// advance records that una has moved on. again is how many responses may come
 // twice.
 func (g *gaps) advance(now clock.Time, again uint32) {
 	l := &g.late
@@ -174,7 +174,7 @@ func (g *gaps) close(b **queue.Scoreboard) {
 	}
 }
 
-// loseBare takes that una is missing, which is in the scoreboard, and that
+// loseBare records that una is missing, which is in the scoreboard, and that
 // nothing is kept after it, while nothing that was sent is sent again. It
 // returns how many packets are to be sent again for that. If it is so again
 // when these have arrived, more is missing than single packets, and what came
@@ -271,8 +271,8 @@ func (g *gaps) waitsAlone(now clock.Time) bool {
 	return !g.late.mute
 }
 
-// waitsAhead takes that something has come before the response una, and reports
-// whether that is news.
+// waitsAhead records that something has come before the response una, and
+// reports whether that is news.
 func (g *gaps) waitsAhead(now clock.Time) bool {
 	if g.late.ahead.on || g.reads.Knows(g.s.una) {
 		return false
@@ -345,8 +345,8 @@ func (g *gaps) updateReads(now clock.Time, kept queue.Reorder) int {
 	return lost
 }
 
-// loseReads takes that all responses before end are lost, and returns how many
-// of them are news.
+// loseReads records that all responses before end are lost, and returns how
+// many of them are news.
 func (g *gaps) loseReads(now clock.Time, end rocev2.PSN) int {
 	b := g.openReads(now)
 	before := b.Lost()
@@ -365,7 +365,7 @@ func (g *gaps) refuse(psn rocev2.PSN, kept queue.Reorder) {
 	}
 }
 
-// givenUp notes that responses which were kept here are not any more, as they
+// givenUp records that responses which were kept here are not any more, as they
 // were kept for too long or others needed the room. It shows when the first of
 // them is next, and then all are asked for again: one by one that would take a
 // round trip each, or a probe.

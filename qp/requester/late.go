@@ -42,7 +42,7 @@ func (w *wait) over(missed clock.Time) bool {
 	return true
 }
 
-// missed notes that something has been missing since w.at, if it is.
+// missed records that something has been missing since w.at, if it is.
 func (l *lateness) missed(w wait) {
 	if w.on && (!l.waiting || w.at < l.missedAt) {
 		l.waiting, l.missedAt = true, w.at

@@ -59,7 +59,7 @@ func (r *recovery) selectiveAck(now clock.Time, p *rocev2.Packet, from rocev2.PS
 	return true
 }
 
-// loseLate takes that what has been missing for longer than a round trip is
+// loseLate records that what has been missing for longer than a round trip is
 // lost.
 func (r *recovery) loseLate(now clock.Time) {
 	r.gaps.judge(now)
@@ -93,7 +93,7 @@ func (r *recovery) sequenceNAK(now clock.Time) {
 	r.restart(now, true)
 }
 
-// missing takes that una is missing at a peer that sends selective
+// missing records that una is missing at a peer that sends selective
 // acknowledgements, which say more.
 func (r *recovery) missing(now clock.Time) {
 	if r.c.Failed() || r.s.goesAgain() || r.holds() {
@@ -152,9 +152,9 @@ func (r *recovery) probeSelectively(now clock.Time) bool {
 	return true
 }
 
-// behindGap takes a response to a READ after a gap, the first after another
+// afterGap takes a response to a READ after a gap, the first after another
 // gap, perhaps (another), which is kept, or refused (d).
-func (r *recovery) behindGap(now clock.Time, psn rocev2.PSN, info *rocev2.OpcodeInfo, d conn.Drop, another bool, kept queue.Reorder) {
+func (r *recovery) afterGap(now clock.Time, psn rocev2.PSN, info *rocev2.OpcodeInfo, d conn.Drop, another bool, kept queue.Reorder) {
 	switch d {
 	case conn.DropNone:
 		if r.keptResponse(now, psn, another, kept) {

@@ -98,7 +98,7 @@ func (r *recovery) inFlight() (bytes uint64, silent bool) {
 	return r.pipe(), silent
 }
 
-// sent takes that n packets were sent, the last of them as rq says: for the
+// sent records that n packets were sent, the last of them as rq says: for the
 // first time, or again because the stream went back (repeated).
 func (r *recovery) sent(now clock.Time, rq *request, n int, repeated bool) {
 	if repeated {
@@ -224,7 +224,7 @@ func (r *recovery) progress(now clock.Time, from rocev2.PSN, pos uint64) {
 	}
 }
 
-// heard takes that something of the peer has come which is no progress: it is
+// heard records that something of the peer has come which is no progress: it is
 // there, and the timers start anew.
 func (r *recovery) heard(now clock.Time) {
 	r.retry.heard(now)

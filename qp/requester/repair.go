@@ -69,7 +69,7 @@ func (p *repair) begin(s *stream, run, reads uint32, grows bool) bool {
 	return true
 }
 
-// nextRead notes that a READ with these PSNs is to be asked for again, and
+// nextRead records that a READ with these PSNs is to be asked for again, and
 // reports whether that may be enough.
 func (p *repair) nextRead(first, end rocev2.PSN) bool {
 	switch {
@@ -101,7 +101,7 @@ func (p *repair) next(s *stream) (cur uint32, psn rocev2.PSN, ok bool) {
 	return p.cur, p.nxt, true
 }
 
-// sent takes that rq, the next packet, was sent.
+// sent records that rq, the next packet, was sent.
 func (p *repair) sent(s *stream, rq *request) {
 	p.left--
 	if rq.w.Kind&ib.OpAnswered != 0 {
@@ -113,11 +113,11 @@ func (p *repair) sent(s *stream, rq *request) {
 	}
 }
 
-// progress takes that everything before una is acknowledged. It reports whether
-// the repair has failed: just the last run is acknowledged, and nothing of what
-// had been sent after it before, so the peer has not kept that. Else it ends
-// what una has got past: the repair, which may have waited for its time, and
-// the memory of the last run when all that it was about has come. PSNs come
+// progress records that everything before una is acknowledged. It reports
+// whether the repair has failed: just the last run is acknowledged, and nothing
+// of what had been sent after it before, so the peer has not kept that. Else it
+// ends what una has got past: the repair, which may have waited for its time,
+// and the memory of the last run when all that it was about has come. PSNs come
 // again.
 func (p *repair) progress(una rocev2.PSN) (failed bool) {
 	if p.run > 0 && p.left == 0 && una == p.end && una.Before(p.limit) {

@@ -87,7 +87,7 @@ func (r *Requester) SetLimits(l cc.Config) {
 // SharePauses has the requester share p with others until it is reset.
 func (r *Requester) SharePauses(p *Pauses) { r.recovery.rtt.share(p) }
 
-// Heard takes that a packet of the peer has come.
+// Heard records that a packet of the peer has come.
 func (r *Requester) Heard(now clock.Time) { r.recovery.rtt.pauses.heard = now }
 
 // Marked takes a sign of congestion on the path of what is in flight: a

@@ -43,7 +43,7 @@ func (x *response) handle() conn.Drop {
 		another := kept.Len() == 0 || psn.After(kept.End())
 		d = c.Buffer(kept, x.now, x.p, 1, s.una, d)
 		if x.waitsForKept() {
-			rec.behindGap(x.now, psn, x.info, d, another, *kept)
+			rec.afterGap(x.now, psn, x.info, d, another, *kept)
 		}
 	}
 	if s.una == una {
@@ -140,7 +140,7 @@ func (x *response) acknowledge() conn.Drop {
 	return conn.DropGap
 }
 
-// misfit takes that the response does not fit its request.
+// misfit records that the response does not fit its request.
 func (x *response) misfit() conn.Drop {
 	x.rec.retry.misfit()
 	return conn.DropBadResponse
@@ -204,8 +204,8 @@ func (x *response) atomicResponse() conn.Drop {
 	return conn.DropNone
 }
 
-// misplaced takes that n bytes of the response could not be written to byte off
-// of the list of the oldest request. If their place must be fetched, the
+// misplaced records that n bytes of the response could not be written to byte
+// off of the list of the oldest request. If their place must be fetched, the
 // response is dropped, and nothing is sent until that is there.
 func (x *response) misplaced(f ib.Fault, list []ib.SGE, off uint64, n int) conn.Drop {
 	s, rec, c := x.s, x.rec, x.c

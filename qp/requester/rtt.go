@@ -130,10 +130,10 @@ func (r *rtt) judges(o *queue.Reordering, now clock.Time) {
 	o.Late, o.Soon = now.Add(-r.late()), now.Add(-m/4*3)
 }
 
-// lossy notes that the path loses packets.
+// lossy records that the path loses packets.
 func (r *rtt) lossy() { r.noise = noiseAcks }
 
-// lossless notes that it has lost none.
+// lossless records that it has lost none.
 func (r *rtt) lossless() { r.noise = 0 }
 
 // begin says that the first packet will be the one with PSN first.
@@ -146,7 +146,7 @@ func (r *rtt) unasked(una rocev2.PSN) bool { return r.asked.Before(una) && r.pro
 // share has p be the pauses of the peer.
 func (r *rtt) share(p *Pauses) { r.pauses = p }
 
-// progress takes that everything before una is acknowledged, and how many
+// progress records that everything before una is acknowledged, and how many
 // packets are in flight now. It reports whether probes that were sent meanwhile
 // have turned out spurious.
 func (r *rtt) progress(now clock.Time, una rocev2.PSN, inFlight uint32) (spurious bool) {
@@ -198,7 +198,7 @@ func (r *rtt) guess(now clock.Time, reads bool) {
 // where no round trip is known.
 const probeAnswer = 5
 
-// sample takes that the packet which is timed has arrived at the peer.
+// sample records that the packet which is timed has arrived at the peer.
 func (r *rtt) sample(now clock.Time) {
 	r.timing, r.backoff, r.unmeasured = false, 0, 0
 	d := max(time.Duration(now-r.sentAt), 1)
@@ -280,7 +280,7 @@ func (r *rtt) watch(now clock.Time, inFlight uint32) {
 	r.probeAt = now.Add(r.waits(now))
 }
 
-// many takes that more than a few packets are in flight now: they are waited
+// many records that more than a few packets are in flight now: they are waited
 // for longer, from when they were before.
 func (r *rtt) many(now clock.Time) {
 	few := r.waits(now)
@@ -310,8 +310,8 @@ func (r *rtt) wait(now clock.Time) time.Duration {
 	return max(r.floor, trips, min(pause+pause/4, maxPause))
 }
 
-// probe takes that packets are sent again at now because the peer is silent. A
-// queue pair that asks once more gives others no reason to wait.
+// probe records that packets are sent again at now because the peer is silent.
+// A queue pair that asks once more gives others no reason to wait.
 func (r *rtt) probe(now clock.Time) {
 	if !r.probing {
 		r.pauses.probed = now
@@ -319,8 +319,8 @@ func (r *rtt) probe(now clock.Time) {
 	r.probing, r.maybeSpurious, r.probedAt = true, false, now
 }
 
-// giveUp takes that the peer is silent and is not probed: the local ACK timeout
-// has its turn.
+// giveUp records that the peer is silent and is not probed: the local ACK
+// timeout has its turn.
 func (r *rtt) giveUp() { r.probes = maxProbes }
 
 // backOff doubles the wait for the next probe.
@@ -337,7 +337,7 @@ func (r *rtt) expired(now, deadline clock.Time) bool {
 	return r.active() && r.probeAt < deadline && now >= r.probeAt
 }
 
-// hears takes that something has arrived after what is timed.
+// hears records that something has arrived after what is timed.
 func (r *rtt) hears(now clock.Time) {
 	if r.first == 0 && r.timing && !r.known {
 		r.first = briefly(time.Duration(now - r.sentAt))

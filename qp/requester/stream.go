@@ -143,7 +143,8 @@ func (s *stream) rewind() {
 	}
 }
 
-// resume notes that a request is sent again while its answer may be on the way.
+// resume records that a request is sent again while its answer may be on the
+// way.
 func (s *stream) resume(i uint32) { s.ring.At(i).Flags |= queue.Resumed }
 
 // catchUp moves the cursor to una, if that has passed it since it was at from:

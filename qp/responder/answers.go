@@ -101,7 +101,7 @@ func (a *answers) age(n uint32) bool {
 			*e = resource{}
 		}
 	})
-	a.res.pushed = a.res.pushed && a.epsn.Ahead(a.res.behind)+n <= ageLimit
+	a.res.pushed = a.res.pushed && a.epsn.Ahead(a.res.after)+n <= ageLimit
 	a.acked = a.acked && a.epsn.Ahead(a.lastAck)+n <= ageLimit
 	return true
 }

@@ -86,11 +86,11 @@ func (a *answers) duplicateRead(p *rocev2.Packet, e *resource, index uint8) {
 		}
 		// Its answer is under way. If that has passed the asked place,
 		// it goes back; otherwise it will come there.
-		behind := max(from+w.left, rel+psns)
+		after := max(from+w.left, rel+psns)
 		if w.psn.After(psn) {
 			a.queue.rewind(w, psn, a.msn)
 		}
-		w.left, w.end = behind-w.psn.Ahead(e.first), max(w.end, end)
+		w.left, w.end = after-w.psn.Ahead(e.first), max(w.end, end)
 		return
 	}
 	if !part {

@@ -69,8 +69,8 @@ func (a *answers) receipt() (first rocev2.PSN, ok bool) {
 		return 0, false
 	}
 	first = a.epsn.Add(-maxUnanswered)
-	if a.res.pushed && a.res.behind.After(first) {
-		first = a.res.behind
+	if a.res.pushed && a.res.after.After(first) {
+		first = a.res.after
 	}
 	for i := range a.res.ring {
 		e := &a.res.ring[i]

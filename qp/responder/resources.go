@@ -52,7 +52,7 @@ type resource struct {
 type resources struct {
 	ring   []resource
 	beside *[]resource // nil until the first needs it
-	behind rocev2.PSN  // if pushed: what follows the last such PSN
+	after  rocev2.PSN  // if pushed: what follows the last such PSN
 	pushed bool        // a READ or atomic lost its place in the ring
 	depth  uint8
 	next   uint8
@@ -117,17 +117,17 @@ func (r *resources) at(i uint8) *resource {
 	return &r.ring[i]
 }
 
-// push notes that a resource loses its place in the ring.
+// push records that a resource loses its place in the ring.
 func (r *resources) push(e *resource) {
 	if e.kind != resourceFree {
-		r.pushed, r.behind = true, e.first.Add(int(e.psns))
+		r.pushed, r.after = true, e.first.Add(int(e.psns))
 	}
 }
 
 // wasPushed reports whether psn up to psn+n-1, which lie before the expected
 // one, may belong to a READ or atomic that lost its place.
 func (r *resources) wasPushed(psn rocev2.PSN, n uint32, expected rocev2.PSN) bool {
-	return r.pushed && expected.Ahead(psn) >= expected.Ahead(r.behind)+n
+	return r.pushed && expected.Ahead(psn) >= expected.Ahead(r.after)+n
 }
 
 // besides returns those beside the ring.

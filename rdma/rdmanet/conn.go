@@ -15,7 +15,7 @@ import (
 // goroutine.
 //
 // Only calls of its methods look after a connection: a Read, Write or Close
-// that waits polls the completion queue for all calls that wait (c.crew);
+// that waits polls the completion queue for all calls that wait (c.callers);
 // the others sleep until it has something for them, or returns.
 type Conn struct {
 	ep   endpoint
@@ -36,11 +36,11 @@ type Conn struct {
 	closed   bool  // by Close
 	noWrites bool  // by CloseWrite
 
-	crew    wake.Crew[role] // the leader drives: it waits for the completion queue
-	claimed bool            // by a Write, which drives itself
-	changed sync.Cond       // of c.mu: those that wait are to look again
-	parted  chan struct{}   // nil before Close, if it was not asked for
-	stop    *interrupt      // of the call that drives; nil before one does
+	callers wake.Callers[role] // the leader drives: it waits for the completion queue
+	claimed bool               // by a Write, which drives itself
+	changed sync.Cond          // of c.mu: those that wait are to look again
+	parted  chan struct{}      // nil before Close, if it was not asked for
+	stop    *interrupt         // of the call that drives; nil before one does
 
 	readBy, writeBy, lingerBy deadline
 	alive                     keepAlive

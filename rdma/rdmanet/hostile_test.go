@@ -278,7 +278,7 @@ func TestBlockedWrite(t *testing.T) {
 		}()
 		for blocked := false; !blocked; runtime.Gosched() { // until it waits
 			x.mu.Lock()
-			blocked = x.crew.Leads()
+			blocked = x.callers.Leads()
 			x.mu.Unlock()
 		}
 		tt.end(x)

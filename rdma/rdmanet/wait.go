@@ -83,10 +83,10 @@ func (c *Conn) await(r role) error {
 		c.claim()
 	}
 	for !ok && err == nil {
-		if c.claimed && r == reading || !c.crew.Lead() {
-			c.crew.Follow(r)
+		if c.claimed && r == reading || !c.callers.Lead() {
+			c.callers.Follow(r)
 			c.changed.Wait()
-			c.crew.Unfollow(r)
+			c.callers.Unfollow(r)
 		} else {
 			c.drive()
 			if c.claimed && r == reading {
@@ -112,7 +112,7 @@ func (c *Conn) claim() {
 		return
 	}
 	c.claimed = true
-	if c.crew.Leads() {
+	if c.callers.Leads() {
 		c.interrupt()
 	}
 }
@@ -127,14 +127,14 @@ func (c *Conn) unclaim() {
 
 // handOver has another call that waits drive, if none does.
 func (c *Conn) handOver() {
-	if _, ok := c.crew.Next(); ok {
+	if _, ok := c.callers.Next(); ok {
 		c.changed.Broadcast()
 	}
 }
 
 // rouse wakes those that wait and have what they wait for. c.mu is held.
 func (c *Conn) rouse() {
-	for _, r := range c.crew.Followers() {
+	for _, r := range c.callers.Followers() {
 		if ok, err := c.ready(r); ok || err != nil {
 			c.changed.Broadcast()
 			return
@@ -159,7 +159,7 @@ func (c *Conn) drive() {
 
 // look is drive that does not wait. It does nothing where another call drives.
 func (c *Conn) look() {
-	if c.crew.Lead() {
+	if c.callers.Lead() {
 		c.take(nil)
 		c.handOver()
 	}
@@ -176,7 +176,7 @@ func (c *Conn) take(stop *interrupt) {
 		n, err = c.ep.cq.Wait(stop, s.wc[:])
 	}
 	c.mu.Lock()
-	c.crew.Leave()
+	c.callers.Leave()
 	for i := range n {
 		c.completed(&s.wc[i])
 	}
@@ -195,7 +195,7 @@ func (c *Conn) take(stop *interrupt) {
 
 // interrupt has all calls that wait look again. c.mu is held.
 func (c *Conn) interrupt() {
-	if c.crew.Leads() && c.stop != nil {
+	if c.callers.Leads() && c.stop != nil {
 		c.stop.fire()
 		c.stop = nil
 	}

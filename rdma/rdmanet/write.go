@@ -79,7 +79,7 @@ func (q *sendQueue) reserve(n int) (off int, seq uint64, signaled bool) {
 	return off, seq, signaled
 }
 
-// completed notes that message seq is acknowledged, and all before it.
+// completed records that message seq is acknowledged, and all before it.
 func (q *sendQueue) completed(seq uint64) {
 	if seq >= q.done && seq < q.seq {
 		q.done, q.head = seq+1, q.ends[seq%dataDepth]

@@ -94,7 +94,7 @@ func (s *Stream) Control(buf []byte) (w Write, payload []byte, ok bool) {
 	return w, buf, true
 }
 
-// ControlDone notes that a message of Control has completed.
+// ControlDone records that a message of Control has completed.
 func (s *Stream) ControlDone() { s.controls-- }
 
 // Shutdown has the peer told that no more bytes come. Everything that Data has

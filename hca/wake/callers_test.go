@@ -8,21 +8,21 @@ import (
 // Calls that wait for their own completions of one queue, by seeds: each gets
 // what is there for it, one leads at a time, and nothing sleeps over what has
 // come while none leads.
-func TestCrew(t *testing.T) {
+func TestCallers(t *testing.T) {
 	t.Parallel()
 	const calls = 5
 	for seed := range uint64(1000) {
 		rng := rand.New(rand.NewPCG(seed, 2))
 		var (
-			crew   Crew[int]
-			at     [calls]int // 0: awake, 1: leads, 2: follows
-			has    [calls]bool
-			awoken [calls]bool
-			served [calls]int
-			queue  []int // completions that nothing has taken
+			callers Callers[int]
+			at      [calls]int // 0: awake, 1: leads, 2: follows
+			has     [calls]bool
+			awoken  [calls]bool
+			served  [calls]int
+			queue   []int // completions that nothing has taken
 		)
 		next := func() {
-			if i, ok := crew.Next(); ok {
+			if i, ok := callers.Next(); ok {
 				awoken[i] = true
 			}
 		}
@@ -32,23 +32,23 @@ func TestCrew(t *testing.T) {
 				has[i] = false
 				served[i]++
 				next()
-			case at[i] == 0 && crew.Lead():
+			case at[i] == 0 && callers.Lead():
 				at[i] = 1
 			case at[i] == 0:
-				crew.Follow(i)
+				callers.Follow(i)
 				at[i] = 2
 			case at[i] == 1 && len(queue) > 0:
 				for _, j := range queue {
 					has[j] = true
 				}
 				queue = nil
-				for _, j := range crew.Followers() {
+				for _, j := range callers.Followers() {
 					awoken[j] = awoken[j] || has[j]
 				}
-				crew.Leave()
+				callers.Leave()
 				at[i] = 0
 			case at[i] == 2 && awoken[i]:
-				crew.Unfollow(i)
+				callers.Unfollow(i)
 				awoken[i] = false
 				at[i] = 0
 			default:
@@ -69,8 +69,8 @@ func TestCrew(t *testing.T) {
 					leaders++
 				}
 			}
-			if leaders > 1 || (leaders == 1) != crew.Leads() {
-				t.Fatalf("seed %d: %d leaders, it says %v", seed, leaders, crew.Leads())
+			if leaders > 1 || (leaders == 1) != callers.Leads() {
+				t.Fatalf("seed %d: %d leaders, it says %v", seed, leaders, callers.Leads())
 			}
 		}
 		for moved := true; moved && come < 1000; come++ {
@@ -79,8 +79,8 @@ func TestCrew(t *testing.T) {
 				moved = step(i) || moved
 			}
 		}
-		if len(queue) > 0 || !crew.Leads() {
-			t.Fatalf("seed %d: %d completions lie there, a call leads: %v", seed, len(queue), crew.Leads())
+		if len(queue) > 0 || !callers.Leads() {
+			t.Fatalf("seed %d: %d completions lie there, a call leads: %v", seed, len(queue), callers.Leads())
 		}
 		for i := range calls {
 			if has[i] {
