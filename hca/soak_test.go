@@ -269,7 +269,7 @@ func (s *soak) finish() {
 		}
 	}
 	for _, e := range s.order {
-		if held := e.q.core.Core().Held(); held != 0 {
+		if held := e.q.core.Core().Halves().Held(); held != 0 {
 			s.t.Errorf("%s: %d packets are kept", s.about, held)
 		}
 		if e.peer == nil && e.posted > 0 && !e.broken && e.q.State() != ib.StateErr {

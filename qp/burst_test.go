@@ -157,7 +157,7 @@ func (w *twins) bursts(p *pair, e *testEnd, most int) [][]byte {
 		if w.rng.IntN(3) == 0 {
 			limit = w.rng.IntN(left + 1)
 		}
-		responding := e.resp.Waiting() && !e.ackDelayed()
+		responding := e.halves.resp.Waiting() && !e.ackDelayed()
 		polled := e.Poll(p.now, Limit{Packets: limit, Bytes: e.bytes, DelayAck: e.delay, AckFirst: e.first}, &l)
 		e.bytes -= polled.Bytes
 		n := len(l.packets) - before
@@ -231,10 +231,10 @@ func (w *twins) compare() {
 		if x.State() != y.State() || nx != ny || sx != sy || !reflect.DeepEqual(x.Attr(), y.Attr()) {
 			w.fail("%c: %v, %d bytes in flight; with bursts %v, %d", 'a'+k, x.State(), nx, y.State(), ny)
 		}
-		if rx, ry := x.req.Snapshot(), y.req.Snapshot(); !reflect.DeepEqual(rx, ry) {
+		if rx, ry := x.halves.req.Snapshot(), y.halves.req.Snapshot(); !reflect.DeepEqual(rx, ry) {
 			w.fail("%c: requester\n%+v\nand with bursts\n%+v", 'a'+k, rx, ry)
 		}
-		if rx, ry := x.resp.Snapshot(), y.resp.Snapshot(); !reflect.DeepEqual(rx, ry) {
+		if rx, ry := x.halves.resp.Snapshot(), y.halves.resp.Snapshot(); !reflect.DeepEqual(rx, ry) {
 			w.fail("%c: responder\n%+v\nand with bursts\n%+v", 'a'+k, rx, ry)
 		}
 		if !reflect.DeepEqual(x.sq.wcs, y.sq.wcs) || !reflect.DeepEqual(x.rq.wcs, y.rq.wcs) {

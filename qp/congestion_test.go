@@ -40,7 +40,7 @@ func TestCNPPace(t *testing.T) {
 	for _, after := range []time.Duration{0, 10 * time.Microsecond, 39 * time.Microsecond, time.Microsecond, time.Millisecond} {
 		p.now = p.now.Add(after)
 		marked(func(*rocev2.Packet) {})
-		if p.b.Notices().Due() && !p.b.Answering() {
+		if p.b.Notices().Due() && !p.b.Ready().Answers {
 			t.Error("the CNP waits")
 		}
 		p.transfer(p.b, 1)
@@ -90,11 +90,11 @@ func TestMarkedRead(t *testing.T) {
 	p := newPair(t, pairConfig{})
 	must(t, p.a.PostSend(&ib.SendWR{Opcode: ib.OpRead, SGList: p.a.sge(0, 4000), Remote: p.b.remote(0)}))
 	p.transfer(p.a, 1)
-	before := p.a.req.Snapshot().Limit.Bytes
+	before := p.a.halves.req.Snapshot().Limit.Bytes
 	for p.transferMarked(p.b) {
 	}
-	if s := p.a.Stats(); s.SendDone != 1 || s.ECNMarked != 4 || s.WindowCuts != 1 || p.a.req.Snapshot().Limit.Bytes > before/4*3+4096+PacketOverhead {
-		t.Errorf("%d done, %d marked, %d cuts, window %d, was %d", s.SendDone, s.ECNMarked, s.WindowCuts, p.a.req.Snapshot().Limit.Bytes, before)
+	if s := p.a.Stats(); s.SendDone != 1 || s.ECNMarked != 4 || s.WindowCuts != 1 || p.a.halves.req.Snapshot().Limit.Bytes > before/4*3+4096+PacketOverhead {
+		t.Errorf("%d done, %d marked, %d cuts, window %d, was %d", s.SendDone, s.ECNMarked, s.WindowCuts, p.a.halves.req.Snapshot().Limit.Bytes, before)
 	}
 	p.transfer(p.a, 1)
 	if n := p.b.Stats().CNPsReceived; n != 1 {

@@ -165,7 +165,7 @@ func TestLateReplayFault(t *testing.T) {
 		p.b.State() != ib.StateRTS || p.b.poll(p.now, p.buf[:0]) != 0 {
 		t.Errorf("%+v, state %v", nak, p.b.State())
 	}
-	if r := p.b.resp.Snapshot(); r.Pending != 0 {
+	if r := p.b.halves.resp.Snapshot(); r.Pending != 0 {
 		t.Errorf("the READ still waits for its answer: %+v", r)
 	}
 }

@@ -153,7 +153,7 @@ func TestPagesAreFetched(t *testing.T) {
 			t.Errorf("%s: the data is not right", name)
 		}
 		for _, e := range []*testEnd{p.a, p.b} {
-			if fetches(e.QP) || e.req.Snapshot().Paging {
+			if fetches(e.QP) || e.halves.req.Snapshot().Paging {
 				t.Errorf("%s: something still waits", name)
 			}
 		}

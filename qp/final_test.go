@@ -13,7 +13,7 @@ import (
 func (e *testEnd) final(t *testing.T) (out []string) {
 	t.Helper()
 	buf := make([]byte, 64)
-	for n := e.PollFinal(buf); n > 0; n = e.PollFinal(buf) {
+	for n := e.halves.PollFinal(buf); n > 0; n = e.halves.PollFinal(buf) {
 		var p rocev2.Packet
 		if err := p.Parse(buf[:n+rocev2.ICRCLen]); err != nil {
 			t.Fatal(err)

@@ -16,7 +16,7 @@ func TestForgedSelectiveAcksDelayLittle(t *testing.T) {
 	t.Parallel()
 	const packets = 64
 	p := keepers(t, pairConfig{config: Config{MinProbe: time.Millisecond}}, 256)
-	una := p.a.req.Snapshot().Una
+	una := p.a.halves.req.Snapshot().Una
 	claim := func(kept ...byte) {
 		pkt := packet(rocev2.SelectiveAck, una)
 		pkt.AETH = rocev2.AETH{Syndrome: rocev2.ACKNoCredits}
@@ -53,7 +53,7 @@ func TestLongGapsAreToldLessOften(t *testing.T) {
 	p.b.SetReorder(MakePool(PoolConfig{Limit: 64 << 20, Reach: MostReorder}))
 	told, buf := 0, make([]byte, rocev2.MaxPacketLen)
 	for i := range packets {
-		pkt := packet(rocev2.RCWriteMiddle, p.a.req.Snapshot().Una.Add(1+i))
+		pkt := packet(rocev2.RCWriteMiddle, p.a.halves.req.Snapshot().Una.Add(1+i))
 		pkt.Payload = make([]byte, 1024)
 		if d := p.arrive(p.b, p.now, pkt); d != DropNone {
 			t.Fatalf("packet %d: %v", i, d)

@@ -12,16 +12,16 @@ import (
 // checkInvariants holds at any moment.
 func checkInvariants(t *testing.T, e *testEnd) {
 	t.Helper()
-	if err := e.req.Check(); err != nil {
+	if err := e.halves.req.Check(); err != nil {
 		t.Fatal(err)
 	}
-	if err := e.resp.Check(); err != nil {
+	if err := e.halves.resp.Check(); err != nil {
 		t.Fatal(err)
 	}
 	_, timer := e.Deadline()
-	_, sends := e.req.Deadline()
-	if timer != (sends || e.resp.Held() > 0) {
-		t.Fatalf("timer %v; of the requester %v, %d packets are held", timer, sends, e.Held())
+	_, sends := e.halves.req.Deadline()
+	if timer != (sends || e.halves.resp.Held() > 0) {
+		t.Fatalf("timer %v; of the requester %v, %d packets are held", timer, sends, e.halves.Held())
 	}
 	completed := uint64(e.sq.n)
 	if posted := e.Stats().SendPosted; completed > posted {
@@ -83,7 +83,7 @@ func fuzzOne(t *testing.T, p *pair, in []byte) {
 	near := int(int8(in[0]))
 	info, _ := pkt.BTH.Opcode.Info()
 	if info.Role == rocev2.RoleResponse {
-		pkt.BTH.PSN = p.b.req.Snapshot().Una.Add(near)
+		pkt.BTH.PSN = p.b.halves.req.Snapshot().Una.Add(near)
 	} else {
 		pkt.BTH.PSN = p.b.Attr().RQPSN.Add(near)
 	}

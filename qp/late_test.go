@@ -27,11 +27,11 @@ func TestNAKOfLargeGap(t *testing.T) {
 	p.nakAt(e, 2, false)
 	p.nakAt(e, 1, false) // late
 	p.nakAt(e, 0, false) // late, too
-	if got := p.b.resp.ExpectedPSN(); got != e.Add(3) {
+	if got := p.b.halves.resp.ExpectedPSN(); got != e.Add(3) {
 		t.Fatalf("PSN %v is expected", got)
 	}
-	if n := p.nakAt(e, 3+200, false); n != 1 || p.b.Held() != 0 {
-		t.Errorf("%d NAKs, and %d packets are kept", n, p.b.Held())
+	if n := p.nakAt(e, 3+200, false); n != 1 || p.b.halves.Held() != 0 {
+		t.Errorf("%d NAKs, and %d packets are kept", n, p.b.halves.Held())
 	}
 }
 
@@ -43,7 +43,7 @@ func TestTwiceIsNotLate(t *testing.T) {
 	p.nakAt(e, 1, false)
 	p.nakAt(e, 1, false)
 	p.nakAt(e, 0, true) // sent again
-	if got := p.b.resp.ExpectedPSN(); got != e.Add(2) {
+	if got := p.b.halves.resp.ExpectedPSN(); got != e.Add(2) {
 		t.Fatalf("PSN %v is expected", got)
 	}
 	if n := p.nakAt(e, 3, false); n == 0 {

@@ -1,8 +1,6 @@
 package qp
 
 import (
-	"net/netip"
-
 	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/qp/conn"
 )
@@ -18,11 +16,11 @@ func (q *QP) Modify(a *ib.Attr, mask ib.AttrMask) error {
 	if mask&ib.AttrState != 0 {
 		to = a.State
 	}
-	if err := checkTransition(q.conn.State, to, q.typ, mask); err != nil {
+	if err := checkTransition(q.conn.State, to, q.halves.typ, mask); err != nil {
 		return err
 	}
 	refuse := func(attr ib.AttrMask, detail string, kind error) error {
-		return &ib.ModifyError{From: q.conn.State, To: to, Type: q.typ, Attr: attr, Detail: detail, Err: kind}
+		return &ib.ModifyError{From: q.conn.State, To: to, Type: q.halves.typ, Attr: attr, Detail: detail, Err: kind}
 	}
 	if mask&ib.AttrCurState != 0 && a.CurState != q.conn.State {
 		return refuse(ib.AttrCurState, a.CurState.String(), ib.ErrCurState)
@@ -33,7 +31,7 @@ func (q *QP) Modify(a *ib.Attr, mask ib.AttrMask) error {
 	if q.conn.State == ib.StateSQD && to == ib.StateRTS && !q.send.Drained() {
 		return refuse(0, "", ib.ErrNotDrained)
 	}
-	if mask&ib.AttrMaxDestRdAtomic != 0 && q.conn.State >= ib.StateRTR && q.resp != nil && q.resp.Waiting() {
+	if mask&ib.AttrMaxDestRdAtomic != 0 && q.conn.State >= ib.StateRTR && q.halves.resp != nil && q.halves.resp.Waiting() {
 		return refuse(ib.AttrMaxDestRdAtomic, "answers to READs are waiting", ib.ErrNotDrained)
 	}
 	assignAttr(&q.conn.Attr, a, mask)
@@ -72,29 +70,29 @@ func (q *QP) transit(to ib.State, notify bool) {
 // apply brings changed attributes to where they are used.
 func (q *QP) apply(mask ib.AttrMask) {
 	if mask&ib.AttrAV != 0 {
-		q.peer = q.conn.Attr.AV.DGID.Unmap().WithZone("")
+		q.conn.Peer = q.conn.Attr.AV.DGID.Unmap().WithZone("")
 	}
 	q.send.Configure(mask)
-	if mask&ib.AttrMaxDestRdAtomic != 0 && q.resp != nil {
-		q.resp.Resize(int(q.conn.Attr.MaxDestRdAtomic))
+	if mask&ib.AttrMaxDestRdAtomic != 0 && q.halves.resp != nil {
+		q.halves.resp.Resize(int(q.conn.Attr.MaxDestRdAtomic))
 	}
 }
 
-// flush completes the way to ERR, if a half has just ended the connection: both
-// queues are flushed, sends first.
+// flush completes the way to ERR, if a half has just ended the connection.
 func (q *QP) flush() {
-	why := q.conn.TakeEnd()
-	if why == conn.EndNone {
+	if !q.conn.Failed() {
 		return
 	}
 	q.notices.forget()
-	q.send.Flush()
-	q.recv.Flush(why)
+	if q.dgram != nil {
+		q.dgram.Flush()
+	} else {
+		q.halves.flush()
+	}
 }
 
 // reset drops everything but the counters and the memory of the queues.
 func (q *QP) reset() {
-	q.peer = netip.Addr{}
 	q.notices.reset()
 	q.conn.SetState(ib.StateReset)
 	q.conn.Reset()
@@ -108,5 +106,5 @@ func (q *QP) reset() {
 // Stats may be called from now on.
 func (q *QP) Close() {
 	q.reset()
-	*q = QP{typ: q.typ, service: q.service, conn: conn.Conn{QPN: q.conn.QPN, Stats: q.conn.Stats}}
+	*q = QP{halves: Halves{typ: q.halves.typ, service: q.halves.service}, conn: conn.Conn{QPN: q.conn.QPN, Stats: q.conn.Stats}}
 }

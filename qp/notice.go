@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/gosoftroce/rocev2/qp/cc"
+	"github.com/gosoftroce/rocev2/qp/conn"
+	"github.com/gosoftroce/rocev2/qp/requester"
 	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/rocev2/clock"
 )
@@ -144,61 +146,56 @@ func (n *Notices) unhold(now clock.Time) (due, ofResponse bool) {
 	return false, false
 }
 
-// take takes the notification that is due, and reports whether one is.
-func (n *Notices) take() bool {
-	due := n.Due()
-	n.flags &^= noticeDue
-	return due
-}
-
-// Notices returns the congestion notifications of q.
-func (q *QP) Notices() *Notices { return &q.notices }
-
-// marked takes a packet that the network has marked, which handle has dropped
-// for d, if at all. One without data is not counted: there would be no fewer of
+// marked takes a packet of h that the network has marked, which was dropped for
+// d, if at all. One without data is not counted: there would be no fewer of
 // them.
-func (q *QP) marked(now clock.Time, p *rocev2.Packet, d Drop) {
+func (n *Notices) marked(h *Halves, now clock.Time, p *rocev2.Packet, d Drop) {
 	info, _ := p.BTH.Opcode.Info()
-	if d >= DropState && d <= DropQPN || q.conn.Failed() || len(p.Payload) == 0 || info.Operation == rocev2.OpSelectiveAck {
+	if d >= DropState && d <= DropQPN || h.c.Failed() || len(p.Payload) == 0 || info.Operation == rocev2.OpSelectiveAck {
 		return // not of this connection, or not any more
 	}
-	q.conn.Stats.Rare().ECNMarked++
+	h.c.Stats.Rare().ECNMarked++
 	response := info.Role == rocev2.RoleResponse
-	if q.service != rocev2.ServiceUD { // else there is no peer to tell
-		if due, ofResponse := q.notices.mark(now, response); due {
-			q.notified(now, ofResponse)
+	if info.Service != rocev2.ServiceUD { // else there is no peer to tell
+		if due, ofResponse := n.mark(now, response); due {
+			tell(h.req, now, ofResponse)
 			return
 		}
 	}
-	if response && q.req != nil {
-		q.req.Marked(now, cc.MarkedAgain)
+	if response && h.req != nil {
+		h.req.Marked(now, cc.MarkedAgain)
 	}
 }
 
-// notified has the requester know of a notification for a response.
-func (q *QP) notified(now clock.Time, response bool) {
-	if response && q.req != nil {
-		q.req.Marked(now, cc.MarkedResponse)
+// unmarked takes a packet, or a run of them, that the network has not marked:
+// marks that are held may have their notification now.
+func (n *Notices) unmarked(req *requester.Requester, now clock.Time) {
+	if n.flags&noticeHeld == 0 {
+		return
+	}
+	if due, response := n.unhold(now); due {
+		tell(req, now, response)
 	}
 }
 
-// unhold looks at marks that are held, when a packet has come.
-func (q *QP) unhold(now clock.Time) {
-	if due, response := q.notices.unhold(now); due {
-		q.notified(now, response)
+// tell has the requester, if there is one, know of a notification for a
+// response.
+func tell(req *requester.Requester, now clock.Time, response bool) {
+	if response && req != nil {
+		req.Marked(now, cc.MarkedResponse)
 	}
 }
 
-// PollNotice writes a congestion notification, if one is due, for a driver that
-// has it go beside what Poll writes: a BTH with BECN and 16 reserved bytes. PSN
-// and AckReq are 0, for it belongs to no message. It returns the length, 0 if
-// there is none.
-func (q *QP) PollNotice(buf []byte) int {
-	if !q.notices.take() {
+// poll writes a congestion notification of c, if one is due: a BTH with BECN
+// and 16 reserved bytes. PSN and AckReq are 0, for it belongs to no message. It
+// returns the length, 0 if there is none.
+func (n *Notices) poll(c *conn.Conn, buf []byte) int {
+	if !n.Due() {
 		return 0
 	}
-	q.conn.Stats.Rare().CNPsSent++
-	p := rocev2.Packet{BTH: q.conn.BTH(0, 0)}
+	n.flags &^= noticeDue
+	c.Stats.Rare().CNPsSent++
+	p := rocev2.Packet{BTH: c.BTH(0, 0)}
 	p.BTH.Opcode = rocev2.CNP
 	p.BTH.BECN = true
 	return len(p.AppendHeaders(buf[:0]))

@@ -103,7 +103,7 @@ func runOperation(t *testing.T, m rocev2.MTU, op ib.Opcode, size, chunk, lost in
 	if got := p.b.rq.statuses(); got != wantRecv {
 		t.Fatalf("lost %d: receive completions %q, want %q", lost, got, wantRecv)
 	}
-	if msn := p.b.resp.Snapshot().MSN; chunk == 0 && msn != 1 {
+	if msn := p.b.halves.resp.Snapshot().MSN; chunk == 0 && msn != 1 {
 		t.Fatalf("lost %d: MSN is %d after one message", lost, msn)
 	}
 	checkIdle(t, p.a)
@@ -117,10 +117,10 @@ func checkIdle(t testing.TB, e *testEnd) {
 	if _, armed := e.Deadline(); armed {
 		t.Error("a timer is set without work")
 	}
-	if r := e.req.Snapshot(); r.Una != r.Max || r.Next != r.Max || r.Queued != 0 || e.req.Check() != nil {
-		t.Errorf("idle requester: %+v, %v", r, e.req.Check())
+	if r := e.halves.req.Snapshot(); r.Una != r.Max || r.Next != r.Max || r.Queued != 0 || e.halves.req.Check() != nil {
+		t.Errorf("idle requester: %+v, %v", r, e.halves.req.Check())
 	}
-	if e.resp.Waiting() {
+	if e.halves.resp.Waiting() {
 		t.Error("idle responder has answers")
 	}
 }

@@ -85,7 +85,7 @@ func (e *testEnd) poll(now clock.Time, buf []byte) int {
 func (e *testEnd) Room() []byte                      { return e.buf }
 func (e *testEnd) Commit(n int, _ *ib.AddressVector) { e.n = n }
 
-func (e *testEnd) ackDelayed() bool { return e.delay && e.resp.Owes() == responder.AckMayWait }
+func (e *testEnd) ackDelayed() bool { return e.delay && e.halves.resp.Owes() == responder.AckMayWait }
 
 // handle hands a packet to e that came from src.
 func (e *testEnd) handle(now clock.Time, src netip.Addr, p *rocev2.Packet) Drop {

@@ -2,7 +2,6 @@ package qp
 
 import (
 	"fmt"
-	"net/netip"
 	"time"
 
 	"github.com/gosoftroce/rocev2/ib"
@@ -101,21 +100,14 @@ type Config struct {
 // its sinks must not call back into it. Posting, handling and polling do not
 // allocate.
 type QP struct {
-	typ     ib.QPType
-	service rocev2.Service // of typ
-	led     bool           // a request has gone before the acknowledgement that waits
 	notices Notices
-	peer    netip.Addr // Attr.AV.DGID, unmapped and without zone
 
 	conn conn.Conn
 	send sendHalf
 	recv recvHalf
 
-	req  *requester.Requester // send, if it is reliable; else nil
-	resp *responder.Responder // recv, if it is reliable; else nil
-
-	dgram *datagram.Sender     // send, if it is not reliable; else nil
-	uc    *datagram.UCReceiver // recv of UC; else nil
+	halves Halves         // send and recv, if they are reliable
+	dgram  *datagram.Pair // send and recv, if they are not; else nil
 }
 
 // New returns a queue pair in state RESET. The error wraps ErrService or
@@ -130,8 +122,9 @@ func New(c Config) (*QP, error) {
 	if c.Scratch == nil {
 		c.Scratch = new(Scratch)
 	}
-	q := &QP{typ: c.Type, service: c.Type.Service(), conn: conn.Conn{QPN: c.QPN, Memory: c.Memory, PD: c.PD, Scratch: c.Scratch}}
+	q := &QP{conn: conn.Conn{QPN: c.QPN, Memory: c.Memory, PD: c.PD, Scratch: c.Scratch}}
 	q.notices = makeNotices(&c)
+	q.halves = Halves{c: &q.conn, typ: c.Type, service: c.Type.Service()}
 	switch c.Type {
 	case ib.UC, ib.UD, ib.GSI:
 		c.makeDatagram(q)
@@ -153,21 +146,15 @@ func New(c Config) (*QP, error) {
 
 // makeDatagram makes both halves of an unreliable service.
 func (c *Config) makeDatagram(q *QP) {
-	q.dgram = new(datagram.Sender)
+	q.dgram = new(datagram.Pair)
 	q.dgram.Init(&q.conn, datagram.Config{Type: c.Type, PortMTU: c.PortMTU, MaxSendWR: c.MaxSendWR,
-		MaxSendSGE: max(c.MaxSendSGE, 1), MaxInline: c.MaxInline, SendCQ: c.SendCQ, SignalAll: c.SignalAll})
-	r := datagram.ReceiverConfig{Source: c.RecvSource, OwnSource: c.OwnSource, RecvCQ: c.RecvCQ,
-		MaxRecvWR: c.MaxRecvWR, MaxRecvSGE: max(c.MaxRecvSGE, 1)}
-	q.send = q.dgram
-	if c.Type == ib.UC {
-		q.uc = new(datagram.UCReceiver)
-		q.uc.Init(&q.conn, r)
-		q.recv = q.uc
-		return
+		MaxSendSGE: max(c.MaxSendSGE, 1), MaxInline: c.MaxInline, SendCQ: c.SendCQ, SignalAll: c.SignalAll},
+		datagram.ReceiverConfig{Source: c.RecvSource, OwnSource: c.OwnSource, RecvCQ: c.RecvCQ,
+			MaxRecvWR: c.MaxRecvWR, MaxRecvSGE: max(c.MaxRecvSGE, 1)})
+	q.send = &q.dgram.Send
+	if q.recv = q.dgram.UD; c.Type == ib.UC {
+		q.recv = q.dgram.UC
 	}
-	ud := new(datagram.UDReceiver)
-	ud.Init(&q.conn, r)
-	q.recv = ud
 }
 
 // makeRequester makes the sending half of a reliable service.
@@ -176,18 +163,18 @@ func (c *Config) makeRequester(q *QP) {
 	if control == nil {
 		control = cc.NewWindow(c.Window)
 	}
-	q.req = new(requester.Requester)
-	q.req.Init(&q.conn, requester.Config{MaxSendWR: c.MaxSendWR, MaxSendSGE: max(c.MaxSendSGE, 1), MaxInline: c.MaxInline,
+	q.halves.req = new(requester.Requester)
+	q.halves.req.Init(&q.conn, requester.Config{MaxSendWR: c.MaxSendWR, MaxSendSGE: max(c.MaxSendSGE, 1), MaxInline: c.MaxInline,
 		SendCQ: c.SendCQ, SignalAll: c.SignalAll, Controller: control, ReadChunk: c.ReadChunk, LongReads: c.LongReads, MinProbe: c.MinProbe})
-	q.send = q.req
+	q.send = q.halves.req
 }
 
 // makeResponder makes the receiving half of a reliable service.
 func (c *Config) makeResponder(q *QP) {
-	q.resp = new(responder.Responder)
-	q.resp.Init(&q.conn, responder.Config{Source: c.RecvSource, OwnSource: c.OwnSource, RecvCQ: c.RecvCQ, Domain: c.Domain,
+	q.halves.resp = new(responder.Responder)
+	q.halves.resp.Init(&q.conn, responder.Config{Source: c.RecvSource, OwnSource: c.OwnSource, RecvCQ: c.RecvCQ, Domain: c.Domain,
 		Invalidate: c.Invalidate, MaxRecvWR: c.MaxRecvWR, MaxRecvSGE: max(c.MaxRecvSGE, 1)})
-	q.recv = q.resp
+	q.recv = q.halves.resp
 }
 
 func (c *Config) check() error {
@@ -230,14 +217,36 @@ func (c *Config) check() error {
 }
 
 // Type returns the type of the queue pair.
-func (q *QP) Type() ib.QPType { return q.typ }
+func (q *QP) Type() ib.QPType { return q.halves.typ }
+
+// Domain returns the protection domain of q: nil for an XRC target, which
+// reaches memory of several.
+func Domain(q *QP) *memreg.PD {
+	if q.halves.typ == ib.XRCTarget {
+		return nil
+	}
+	return q.conn.PD
+}
+
+// PollNotice writes a congestion notification, if one is due, for a driver that
+// has it go beside what Poll writes. It returns the length, 0 if there is none.
+func (q *QP) PollNotice(buf []byte) int { return q.notices.poll(&q.conn, buf) }
+
+// Notices returns the congestion notifications of q.
+func (q *QP) Notices() *Notices { return &q.notices }
+
+// Halves returns the halves of a reliable service: where payloads go, and what
+// is left to say at the end.
+func (q *QP) Halves() *Halves { return &q.halves }
 
 // Connected reports whether the queue pair has one peer. The others are of UD:
 // each request says where it goes, and datagrams from any sender are taken.
-func (q *QP) Connected() bool { return q.service != rocev2.ServiceUD }
+func (q *QP) Connected() bool { return q.halves.service != rocev2.ServiceUD }
 
 // Reliable reports whether the peer acknowledges what it gets.
-func (q *QP) Reliable() bool { return q.service == rocev2.ServiceRC || q.service == rocev2.ServiceXRC }
+func (q *QP) Reliable() bool {
+	return q.halves.service == rocev2.ServiceRC || q.halves.service == rocev2.ServiceXRC
+}
 
 // State returns the current state.
 func (q *QP) State() ib.State { return q.conn.State }
@@ -281,10 +290,10 @@ func (q *QP) PollEvent() (ib.Event, bool) { return q.conn.Events.Poll() }
 // completion status.
 func (q *QP) PostSend(wr *ib.SendWR) error {
 	switch {
-	case q.req != nil:
-		return q.req.Post(wr)
+	case q.halves.req != nil:
+		return q.halves.req.Post(wr)
 	case q.dgram != nil:
-		return q.dgram.Post(wr)
+		return q.dgram.Send.Post(wr)
 	}
 	return ib.ErrNoSend
 }
@@ -292,45 +301,15 @@ func (q *QP) PostSend(wr *ib.SendWR) error {
 // PostSends queues all of the requests, or none if one of them is refused. Then
 // it returns which one.
 func (q *QP) PostSends(wrs []ib.SendWR) (int, error) {
-	for i := range wrs {
-		if err := checkSend(q, &wrs[i], i); err != nil {
-			return i, err
-		}
-	}
-	if room := sendRoom(q); len(wrs) > room {
-		return room, ib.ErrQueueFull
-	}
-	for i := range wrs {
-		if q.dgram != nil {
-			q.dgram.PostChecked(&wrs[i])
-		} else if err := q.PostSend(&wrs[i]); err != nil {
-			return i, err
-		}
-	}
-	return len(wrs), nil
-}
-
-// checkSend returns what PostSend would return of the request that is i places
-// after the next one, and queues nothing.
-func checkSend(q *QP, wr *ib.SendWR, i int) error {
 	switch {
-	case q.req != nil:
-		return q.req.CheckPost(wr)
+	case q.halves.req != nil:
+		return q.halves.req.PostAll(wrs)
 	case q.dgram != nil:
-		return q.dgram.CheckPost(wr, i)
+		return q.dgram.Send.PostAll(wrs)
+	case len(wrs) > 0:
+		return 0, ib.ErrNoSend
 	}
-	return ib.ErrNoSend
-}
-
-// sendRoom returns how many requests can be posted now.
-func sendRoom(q *QP) int {
-	switch {
-	case q.req != nil:
-		return q.req.Room()
-	case q.dgram != nil:
-		return q.dgram.Room()
-	}
-	return 0
+	return 0, nil
 }
 
 // PostRecv queues a receive, from state INIT on. In ERR it completes at once
@@ -338,15 +317,12 @@ func sendRoom(q *QP) int {
 // nothing was queued.
 func (q *QP) PostRecv(wr *ib.RecvWR) error {
 	switch {
-	case q.typ == ib.XRCTarget:
+	case q.halves.typ == ib.XRCTarget:
 		return ib.ErrShared
-	case q.resp != nil:
-		return q.resp.Post(wr)
-	case q.uc != nil:
-		return q.uc.Post(wr)
-	}
-	if ud, ok := q.recv.(*datagram.UDReceiver); ok {
-		return ud.Post(wr)
+	case q.halves.resp != nil:
+		return q.halves.resp.Post(wr)
+	case q.dgram != nil:
+		return q.dgram.PostRecv(wr)
 	}
 	return ib.ErrNoReceive
 }
@@ -356,13 +332,10 @@ func (q *QP) PostRecv(wr *ib.RecvWR) error {
 // call. In other states it does nothing.
 func DrainReceives(q *QP) (more bool) {
 	switch {
-	case q.resp != nil:
-		return q.resp.Drain()
-	case q.uc != nil:
-		return q.uc.Drain()
-	}
-	if ud, ok := q.recv.(*datagram.UDReceiver); ok {
-		return ud.Drain()
+	case q.halves.resp != nil:
+		return q.halves.resp.Drain()
+	case q.dgram != nil:
+		return q.dgram.Drain()
 	}
 	return false
 }
@@ -370,15 +343,15 @@ func DrainReceives(q *QP) (more bool) {
 // SetWindow changes the bounds of what may be in flight, for a driver that has
 // learned what the peer can take. InitialBytes is not looked at.
 func (q *QP) SetWindow(c cc.Config) {
-	if q.req != nil {
-		q.req.SetLimits(c)
+	if q.halves.req != nil {
+		q.halves.req.SetLimits(c)
 	}
 }
 
 // SharePauses has the queue pair share p with others until it is reset.
 func (q *QP) SharePauses(p *Pauses) {
-	if q.req != nil {
-		q.req.SharePauses(p)
+	if q.halves.req != nil {
+		q.halves.req.SharePauses(p)
 	}
 }
 
@@ -394,24 +367,7 @@ func (q *QP) SharePauses(p *Pauses) {
 // shown that its PSN is right. So a PSN is up to 128 times easier to guess. The
 // program must know the identity of the peer.
 func (q *QP) SetReorder(p *Pool) {
-	if q.req != nil {
-		q.req.DiscardHeld()
-	}
-	if q.resp != nil {
-		q.resp.DiscardHeld()
-	}
-	q.conn.Pool = p
-}
-
-// Held returns the number of packets that the reorder buffers hold now.
-func (q *QP) Held() (n int) {
-	if q.req != nil {
-		n = q.req.Held()
-	}
-	if q.resp != nil {
-		n += q.resp.Held()
-	}
-	return n
+	q.halves.reorder(p)
 }
 
 // InFlight returns the bytes that may lie in the peer's receive buffer: those
@@ -421,14 +377,7 @@ func (q *QP) Held() (n int) {
 // it has not answered what is in flight for so long that this was sent again,
 // or would be.
 func (q *QP) InFlight() (bytes int, silent bool) {
-	if q.req == nil { // datagrams lie in the peer's buffer too, and nothing tells for how long
-		return 0, false
-	}
-	bytes, silent = q.req.InFlight()
-	if q.conn.State != ib.StateRTS && q.conn.State != ib.StateSQD {
-		bytes = 0
-	}
-	return bytes, silent
+	return q.halves.inFlight()
 }
 
 // Flow is how the sending half of a queue pair stands at a moment.
@@ -437,10 +386,10 @@ type Flow = requester.Flow
 // FlowOf returns how the sending of q stands. Of the unreliable services, which
 // keep nothing in flight, it is zero. An XRC target has only a rate, if any.
 func FlowOf(q *QP) Flow {
-	if q.req == nil {
+	if q.halves.req == nil {
 		return Flow{Rate: q.conn.CC.Limit.Rate}
 	}
-	return q.req.Flow()
+	return q.halves.req.Flow()
 }
 
 // NextCost returns the bytes that the next request counts in flight, for a READ

@@ -80,10 +80,10 @@ func TestCreditsWithReads(t *testing.T) {
 	p := newPair(t, pairConfig{})
 	for _, op := range []ib.Opcode{ib.OpRead, ib.OpFetchAdd} {
 		must(t, p.b.PostRecv(&ib.RecvWR{}))
-		before := p.a.req.Snapshot()
+		before := p.a.halves.req.Snapshot()
 		must(t, p.a.PostSend(&ib.SendWR{Opcode: op, SGList: p.a.sge(0, 8), Remote: p.b.remote(0)}))
 		p.run()
-		if c := p.a.req.Snapshot(); !c.Limited || c.LSN.Sub(before.LSN) < 2 {
+		if c := p.a.halves.req.Snapshot(); !c.Limited || c.LSN.Sub(before.LSN) < 2 {
 			t.Errorf("%v: %+v after %+v", op, c, before)
 		}
 	}

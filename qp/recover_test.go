@@ -57,7 +57,7 @@ func TestResponsesBehindALoss(t *testing.T) {
 		p.inject(p.a, early)
 		p.inject(p.a, late)
 	}
-	if s := p.a.Stats(); p.a.State() != ib.StateRTS || s.Restarts != maxRestarts || p.a.req.Snapshot().RetriesLeft != 0 {
-		t.Errorf("state %v, %d restarts, %d retries left", p.a.State(), s.Restarts, p.a.req.Snapshot().RetriesLeft)
+	if s := p.a.Stats(); p.a.State() != ib.StateRTS || s.Restarts != maxRestarts || p.a.halves.req.Snapshot().RetriesLeft != 0 {
+		t.Errorf("state %v, %d restarts, %d retries left", p.a.State(), s.Restarts, p.a.halves.req.Snapshot().RetriesLeft)
 	}
 }

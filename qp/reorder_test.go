@@ -96,11 +96,11 @@ func TestPoolIsGivenBack(t *testing.T) {
 				keeper = p.a
 			}
 			s := keeper.conn.Pool
-			if n := held(t, s); n == 0 || n != keeper.Held() {
-				t.Fatalf("%v: %d packets are kept, %d in the store", op, keeper.Held(), n)
+			if n := held(t, s); n == 0 || n != keeper.halves.Held() {
+				t.Fatalf("%v: %d packets are kept, %d in the store", op, keeper.halves.Held(), n)
 			}
 			end(keeper)
-			if n := held(t, s); n != 0 || keeper.Held() != 0 {
+			if n := held(t, s); n != 0 || keeper.halves.Held() != 0 {
 				t.Errorf("%v, %s: %d packets are held", op, name, n)
 			}
 		}
@@ -169,8 +169,8 @@ func TestReorderBounds(t *testing.T) {
 		}
 		checkInvariants(t, p.b)
 	}
-	if p.b.Held() != 5 || p.b.resp.Check() != nil {
-		t.Errorf("%d kept, %v", p.b.Held(), p.b.resp.Check())
+	if p.b.halves.Held() != 5 || p.b.halves.resp.Check() != nil {
+		t.Errorf("%d kept, %v", p.b.halves.Held(), p.b.halves.resp.Check())
 	}
 	// However many come, what is further ahead than MaxReorder is not kept.
 	p = keepers(t, pairConfig{}, 2*MaxReorder)
@@ -178,8 +178,8 @@ func TestReorderBounds(t *testing.T) {
 		p.arrive(p.b, 0, packet(rocev2.RCSendOnly, e.Add(1+i)))
 	}
 	checkInvariants(t, p.b)
-	if p.b.Held() != MaxReorder {
-		t.Errorf("%d packets are kept", p.b.Held())
+	if p.b.halves.Held() != MaxReorder {
+		t.Errorf("%d packets are kept", p.b.halves.Held())
 	}
 }
 
@@ -201,15 +201,15 @@ func TestPoolShares(t *testing.T) {
 		pairs = append(pairs, p)
 		fill(p, 2*packets)
 		share := packets / n
-		if p.b.Held() < share {
-			t.Fatalf("queue pair %d has %d packets, its share is %d", n, p.b.Held(), share)
+		if p.b.halves.Held() < share {
+			t.Fatalf("queue pair %d has %d packets, its share is %d", n, p.b.halves.Held(), share)
 		}
 		sum := 0
 		for _, p := range pairs {
 			checkInvariants(t, p.b)
-			sum += p.b.Held()
-			if p.b.Held() < share {
-				t.Fatalf("with %d queue pairs one has %d packets, its share is %d", n, p.b.Held(), share)
+			sum += p.b.halves.Held()
+			if p.b.halves.Held() < share {
+				t.Fatalf("with %d queue pairs one has %d packets, its share is %d", n, p.b.halves.Held(), share)
 			}
 		}
 		if sum > packets || sum != held(t, s) {
@@ -225,8 +225,8 @@ func TestPoolShares(t *testing.T) {
 	fill(pairs[0], 1) // in RESET
 	p := newPair(t, pairConfig{})
 	p.b.SetReorder(s)
-	if fill(p, 2*packets); p.b.Held() != packets {
-		t.Errorf("alone a queue pair has %d packets of %d", p.b.Held(), packets)
+	if fill(p, 2*packets); p.b.halves.Held() != packets {
+		t.Errorf("alone a queue pair has %d packets of %d", p.b.halves.Held(), packets)
 	}
 }
 
@@ -250,7 +250,7 @@ func TestForgedPacketCost(t *testing.T) {
 	p = keepers(t, pairConfig{}, 64)
 	must(t, p.a.PostSend(&ib.SendWR{Opcode: ib.OpRead, SGList: p.a.sge(0, 1<<17), Remote: p.b.remote(0)}))
 	p.transfer(p.a, 1)
-	forged = packet(rocev2.RCReadResponseMiddle, p.a.req.Snapshot().Una.Add(120))
+	forged = packet(rocev2.RCReadResponseMiddle, p.a.halves.req.Snapshot().Una.Add(120))
 	forged.Payload = make([]byte, 1024)
 	if d := p.arrive(p.a, 0, forged); d != DropNone {
 		t.Fatal(d)
@@ -329,8 +329,8 @@ func TestAge(t *testing.T) {
 		now  clock.Time
 		left int
 	}{{clock.Time(keepAge) - 1, 3}, {clock.Time(keepAge), 2}, {clock.Time(keepAge) + 19, 1}, {clock.Time(keepAge) + 20, 0}} {
-		if p.b.HandleTimeout(c.now); p.b.Held() != c.left {
-			t.Errorf("%d packets are kept at %d, want %d", p.b.Held(), c.now, c.left)
+		if p.b.HandleTimeout(c.now); p.b.halves.Held() != c.left {
+			t.Errorf("%d packets are kept at %d, want %d", p.b.halves.Held(), c.now, c.left)
 		}
 		checkInvariants(t, p.b)
 	}
@@ -359,7 +359,7 @@ func BenchmarkReorder(b *testing.B) {
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
 		if i%1024 == 0 {
-			p.b.resp.DiscardHeld()
+			p.b.halves.resp.DiscardHeld()
 		}
 		pkt.BTH.PSN = e.Add(1 + (i/128*128+i*37%128)%1024)
 		p.b.handle(0, p.a.addr, &pkt)

@@ -50,8 +50,8 @@ func TestRepeatedNAKs(t *testing.T) {
 		p.inject(p.a, nak)
 		p.inject(p.a, nak)
 	}
-	if s := p.a.Stats(); p.a.State() != ib.StateRTS || s.Restarts != maxRestarts || p.a.req.Snapshot().RetriesLeft != 0 {
-		t.Errorf("state %v, %d restarts, %d retries left", p.a.State(), s.Restarts, p.a.req.Snapshot().RetriesLeft)
+	if s := p.a.Stats(); p.a.State() != ib.StateRTS || s.Restarts != maxRestarts || p.a.halves.req.Snapshot().RetriesLeft != 0 {
+		t.Errorf("state %v, %d restarts, %d retries left", p.a.State(), s.Restarts, p.a.halves.req.Snapshot().RetriesLeft)
 	}
 }
 
@@ -150,8 +150,8 @@ func TestUnsolicitedCredits(t *testing.T) {
 	p.run()
 	ack := packet(rocev2.RCAcknowledge, 0xfffffe)
 	ack.AETH = rocev2.AETH{Syndrome: rocev2.SyndromeACK(rocev2.CreditCode(6)), MSN: 1}
-	if got := p.inject(p.a, ack); got != DropStale || !p.a.req.Snapshot().Limited || p.a.req.Snapshot().LSN != 7 {
-		t.Errorf("%v, credit to %+v", got, p.a.req.Snapshot().LSN)
+	if got := p.inject(p.a, ack); got != DropStale || !p.a.halves.req.Snapshot().Limited || p.a.halves.req.Snapshot().LSN != 7 {
+		t.Errorf("%v, credit to %+v", got, p.a.halves.req.Snapshot().LSN)
 	}
 }
 
@@ -171,7 +171,7 @@ func TestDuplicateWhileAnswering(t *testing.T) {
 		if n := p.transfer(p.b, 10); n != want {
 			t.Errorf("again from packet %d after two: %d packets, want %d", from, n, want)
 		}
-		if p.a.Stats().SendDone != 1 || p.b.resp.Snapshot().Pending != 0 {
+		if p.a.Stats().SendDone != 1 || p.b.halves.resp.Snapshot().Pending != 0 {
 			t.Errorf("again from packet %d: not done", from)
 		}
 	}
@@ -213,7 +213,7 @@ func TestSpuriousProbe(t *testing.T) {
 	write := ib.SendWR{Opcode: ib.OpWrite, SGList: p.a.sge(0, 8), Remote: p.b.remote(0)}
 	must(t, p.a.PostSend(&write))
 	p.run()
-	window, probes := p.a.req.Snapshot().Limit.Bytes, uint64(0)
+	window, probes := p.a.halves.req.Snapshot().Limit.Bytes, uint64(0)
 	for round := range 3 {
 		must(t, p.a.PostSend(&write))
 		p.transfer(p.a, 1)
@@ -223,14 +223,14 @@ func TestSpuriousProbe(t *testing.T) {
 			p.a.HandleTimeout(at)
 			p.transfer(p.a, 1)
 		}
-		if round == 0 && p.a.req.Snapshot().Limit.Bytes >= window {
+		if round == 0 && p.a.halves.req.Snapshot().Limit.Bytes >= window {
 			t.Error("silence did not cut the window")
 		}
 		p.now = end
 		p.run()
-		if s := p.a.Stats(); s.SpuriousRetransmits == 0 || s.SpuriousRetransmits != s.Retransmits || round > 0 && s.Probes != probes || s.SendDone != uint64(round+2) || p.a.req.Snapshot().Limit.Bytes < window {
+		if s := p.a.Stats(); s.SpuriousRetransmits == 0 || s.SpuriousRetransmits != s.Retransmits || round > 0 && s.Probes != probes || s.SendDone != uint64(round+2) || p.a.halves.req.Snapshot().Limit.Bytes < window {
 			t.Errorf("pause %d: %d probes, %d packets of %d spurious, %d done, window %d of %d",
-				round, s.Probes, s.SpuriousRetransmits, s.Retransmits, s.SendDone, p.a.req.Snapshot().Limit.Bytes, window)
+				round, s.Probes, s.SpuriousRetransmits, s.Retransmits, s.SendDone, p.a.halves.req.Snapshot().Limit.Bytes, window)
 		}
 		probes = p.a.Stats().Probes
 	}

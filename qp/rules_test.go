@@ -375,8 +375,8 @@ func TestSequence(t *testing.T) {
 				t.Errorf("%v: packet %d: %v, want %v", ops, i, got, want)
 			}
 		}
-		if p.b.resp.Snapshot().Fatal != rocev2.NAKInvalidRequest {
-			t.Errorf("%v: NAK %v", ops, p.b.resp.Snapshot().Fatal)
+		if p.b.halves.resp.Snapshot().Fatal != rocev2.NAKInvalidRequest {
+			t.Errorf("%v: NAK %v", ops, p.b.halves.resp.Snapshot().Fatal)
 		}
 	}
 }
@@ -400,8 +400,8 @@ func TestLengths(t *testing.T) {
 		pkt := packet(c.op, 0xfffffe)
 		pkt.RETH = rocev2.RETH{VA: testIOVA, RKey: uint32(p.b.mr.RKey()), Length: c.length}
 		pkt.Payload = make([]byte, c.payload)
-		if got := p.inject(p.b, pkt); got != DropInvalid || p.b.resp.Snapshot().Fatal != rocev2.NAKInvalidRequest {
-			t.Errorf("%+v: %v, NAK %v", c, got, p.b.resp.Snapshot().Fatal)
+		if got := p.inject(p.b, pkt); got != DropInvalid || p.b.halves.resp.Snapshot().Fatal != rocev2.NAKInvalidRequest {
+			t.Errorf("%+v: %v, NAK %v", c, got, p.b.halves.resp.Snapshot().Fatal)
 		}
 		if !slices.Equal(old, p.b.mem) {
 			t.Errorf("%+v: memory changed", c)

@@ -37,7 +37,7 @@ func newMidst(t *testing.T, op ib.Opcode, prepare func(to *testEnd) ib.Key) *mid
 	if op == ib.OpRead {
 		m.from, m.to = p.b, p.a
 	}
-	m.to.req.SharePauses(&m.pauses)
+	m.to.halves.req.SharePauses(&m.pauses)
 	key := p.b.mr.RKey()
 	if prepare != nil {
 		key = cmp.Or(prepare(m.to), key)
@@ -76,7 +76,7 @@ func (m *midst) alone(t *testing.T, n int) {
 func (m *midst) together(t *testing.T, n int) {
 	t.Helper()
 	h := &m.rest[0].BTH
-	v := Middle(m.to.QP, m.from.addr, h, 1024, n)
+	v := m.to.halves.Middle(m.from.addr, h, 1024, n)
 	b := v.Place(0, v.Len())
 	if len(b) < n*1024 {
 		t.Fatalf("there is memory of %d bytes for %d packets", len(b), n)
@@ -85,7 +85,7 @@ func (m *midst) together(t *testing.T, n int) {
 		copy(b[i*1024:], m.rest[i].Payload)
 	}
 	v.Release()
-	if did := HandleRun(m.to.QP, m.now, h.Opcode, n); did != n {
+	if did := m.to.HandleRun(m.now, h.Opcode, n); did != n {
 		t.Fatalf("of %d packets %d were taken", n, did)
 	}
 	m.rest = m.rest[n:]
@@ -134,7 +134,7 @@ func TestRunThatFails(t *testing.T) {
 	t.Parallel()
 	m := newMidst(t, ib.OpRead, nil)
 	m.to.conn.Fail(conn.EndLocal) // as a half does
-	if n := HandleRun(m.to.QP, m.now, rocev2.RCReadResponseMiddle, 5); n != 1 {
+	if n := m.to.HandleRun(m.now, rocev2.RCReadResponseMiddle, 5); n != 1 {
 		t.Errorf("%d packets were taken, want 1", n)
 	}
 	if wcs := m.to.sq.wcs; len(wcs) != 1 || wcs[0].Status != ib.StatusWRFlushErr {
@@ -213,7 +213,7 @@ func TestNoMiddle(t *testing.T) {
 // refused checks that there is no run now.
 func (m *midst) refused(t *testing.T, op ib.Opcode) {
 	t.Helper()
-	if v := Middle(m.to.QP, m.from.addr, &m.rest[0].BTH, 1024, 4); v.Region() != nil {
+	if v := m.to.halves.Middle(m.from.addr, &m.rest[0].BTH, 1024, 4); v.Region() != nil {
 		t.Errorf("%v: memory of %d bytes", op, v.Len())
 	}
 }
@@ -258,7 +258,7 @@ func TestNoMiddleOfOtherServices(t *testing.T) {
 	for typ, q := range queuePairs {
 		for _, op := range []rocev2.Opcode{rocev2.RCSendMiddle, rocev2.RCWriteMiddle, rocev2.RCReadResponseMiddle} {
 			h := rocev2.BTH{Opcode: op, PKey: rocev2.DefaultPKey, DestQPN: q.QPN(), PSN: 0xfffffe}
-			if v := Middle(q, q.peer, &h, q.conn.MTU, 2); v.Region() != nil {
+			if v := q.halves.Middle(q.conn.Peer, &h, q.conn.MTU, 2); v.Region() != nil {
 				t.Errorf("%v: memory of %d bytes for %v", typ, v.Len(), op)
 			}
 		}

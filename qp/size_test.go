@@ -33,7 +33,7 @@ func TestClosedRefersToNothing(t *testing.T) {
 	must(t, p.a.PostSend(&ib.SendWR{Opcode: ib.OpWrite, SGList: p.a.sge(0, 1<<14), Remote: p.b.remote(0)}))
 	p.run()
 	q := p.a.QP
-	want := QP{typ: q.typ, service: q.service, conn: conn.Conn{QPN: q.conn.QPN, Stats: q.conn.Stats}}
+	want := QP{halves: Halves{typ: q.halves.typ, service: q.halves.service}, conn: conn.Conn{QPN: q.conn.QPN, Stats: q.conn.Stats}}
 	if q.Close(); !reflect.DeepEqual(*q, want) || q.State() != ib.StateReset || q.Stats().SendDone != 1 {
 		t.Errorf("a closed queue pair is %+v", q)
 	}

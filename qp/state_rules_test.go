@@ -86,7 +86,7 @@ func TestRecvSource(t *testing.T) {
 	if got := p.b.rq.statuses(); got != "1 SUCCESS, 0 SUCCESS" {
 		t.Errorf("receives %q", got)
 	}
-	if p.a.req.Snapshot().Limited {
+	if p.a.halves.req.Snapshot().Limited {
 		t.Error("a shared queue gave credits")
 	}
 	must(t, p.b.Modify(&ib.Attr{State: ib.StateErr}, ib.AttrState))

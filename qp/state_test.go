@@ -168,8 +168,8 @@ func TestModifyErrors(t *testing.T) {
 	}
 	try(rtr, rtrMask|ib.AttrAltPath, ib.ErrAttrValue, "ALT_PATH")
 	must(t, e.Modify(&rtr, rtrMask))
-	if e.peer != netip.MustParseAddr("10.0.0.9") {
-		t.Errorf("peer is %v", e.peer)
+	if e.conn.Peer != netip.MustParseAddr("10.0.0.9") {
+		t.Errorf("peer is %v", e.conn.Peer)
 	}
 	rts := ib.Attr{State: ib.StateRTS, CurState: ib.StateRTS, Timeout: 31, RetryCount: 7, RNRRetry: 7, SQPSN: 0xffabcdef, MaxRdAtomic: 128}
 	try(rts, rtsMask|ib.AttrCurState, ib.ErrCurState, "RTS")

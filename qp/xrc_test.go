@@ -99,7 +99,7 @@ func TestXRCTakesAnything(t *testing.T) {
 						q.HandleTimeout(1 << 40)
 						must(t, q.Check())
 					}
-					for q.PollFinal(out.buf[:]) > 0 {
+					for q.halves.PollFinal(out.buf[:]) > 0 {
 					}
 					must(t, q.Modify(&ib.Attr{State: ib.StateReset}, ib.AttrState))
 					q.Close()

@@ -37,7 +37,7 @@ func (f *finals) take(q *QP) {
 	}
 	p := finalPacket{path: q.path, local: q.local, class: q.class}
 	f.receipts.keep(q)
-	for p.n = q.core.PollFinal(p.data[:]); p.n > 0; p.n = q.core.PollFinal(p.data[:]) {
+	for p.n = q.core.Halves().PollFinal(p.data[:]); p.n > 0; p.n = q.core.Halves().PollFinal(p.data[:]) {
 		f.packets = append(f.packets, p)
 	}
 }

@@ -134,11 +134,11 @@ func TestKeptPacketsAge(t *testing.T) {
 	for i := range 100 {
 		a.forge(qa, b.addr, rocev2.UDPPort, rocev2.RCSendOnly, rocev2.PSN(5+i))
 	}
-	if n := qa.Core().Held(); n != 100 {
+	if n := qa.Core().Halves().Held(); n != 100 {
 		t.Fatalf("%d packets are kept", n)
 	}
 	w.sleep(300 * time.Millisecond)
-	if n := qa.Core().Held(); n != 0 {
+	if n := qa.Core().Halves().Held(); n != 0 {
 		t.Errorf("%d packets are kept after 300 ms of silence", n)
 	}
 }

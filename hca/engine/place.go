@@ -70,7 +70,7 @@ func (in *receiver) place(src netip.AddrPort, h *[rocev2.BTHLen]byte, size, n in
 		return memreg.View{}, nil
 	}
 	psn := rocev2.PSN(binary.BigEndian.Uint32(h[8:])) & rocev2.PSNMask
-	v, b := qp.Place(q.core, src.Addr(), rocev2.Opcode(h[0]), psn, size, p.packets)
+	v, b := q.core.Halves().Place(src.Addr(), rocev2.Opcode(h[0]), psn, size, p.packets)
 	if n = min(n, len(b)/size); n == 0 {
 		v.Release()
 		return memreg.View{}, nil
@@ -107,7 +107,7 @@ func (in *receiver) receiveRun(now clock.Time, r *Ready, run *transport.PlacedRu
 	if in.placedAsRun(now, r, q, run) {
 		return
 	}
-	v, b := qp.Place(q.core, d.Src, in.packet.BTH.Opcode, first, size, 0)
+	v, b := q.core.Halves().Place(d.Src, in.packet.BTH.Opcode, first, size, 0)
 	defer v.Release()
 	if !startsWith(b, run.Payload) {
 		in.counters.QP[qp.DropState] += uint64(run.N)
@@ -129,7 +129,7 @@ func (in *receiver) placedAsRun(now clock.Time, r *Ready, q *QP, run *transport.
 	if !q.takesRuns(&run.First) {
 		return false
 	}
-	v := qp.Middle(q.core, run.First.Src, &in.packet.BTH, len(run.Payload)/run.N, run.N)
+	v := q.core.Halves().Middle(run.First.Src, &in.packet.BTH, len(run.Payload)/run.N, run.N)
 	defer v.Release()
 	if !startsWith(v.Target(0, v.Len()), run.Payload) {
 		return false

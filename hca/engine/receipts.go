@@ -3,7 +3,6 @@ package engine
 import (
 	"net/netip"
 
-	"github.com/gosoftroce/rocev2/qp"
 	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/transport"
 )
@@ -40,7 +39,7 @@ func (s *receipts) keep(q *QP) {
 		return
 	}
 	r := receipt{qpn: q.QPN(), finalPacket: finalPacket{path: q.path, class: q.class}, peer: q.path.Dst, port: q.peerPort}
-	if r.n, r.first, r.last = qp.Receipt(q.core, r.data[:]); r.n == 0 {
+	if r.n, r.first, r.last = q.core.Halves().Receipt(r.data[:]); r.n == 0 {
 		return
 	}
 	if s.of == nil {

@@ -128,7 +128,7 @@ func (in *receiver) deliver(now clock.Time, r *Ready, d *transport.RxPacket, q *
 	}
 	if !q.core.Reliable() {
 		q.tell(in.sink)
-		if q.core.Answering() { // a CNP; nothing else ever follows from a packet
+		if q.core.Notices().Due() { // a CNP; nothing else ever follows from a packet
 			r.Urgent = true
 			in.turns.push(q)
 		}

@@ -43,7 +43,7 @@ func (in *receiver) takeRun(now clock.Time, r *Ready, batch []transport.RxPacket
 	if q == nil || !q.takesRuns(d) {
 		return 0, n
 	}
-	v := qp.Middle(q.core, d.Src, &in.packet.BTH, size, n)
+	v := q.core.Halves().Middle(d.Src, &in.packet.BTH, size, n)
 	n, alone = int(min(uint64(n), v.Len()/uint64(size))), n
 	copied := n >= 2 && copyRun(v, batch[:n], size)
 	v.Release()
@@ -104,7 +104,7 @@ func copyRun(v memreg.View, batch []transport.RxPacket, size int) bool {
 // payloads lie where they belong. It returns how many q has taken.
 func (in *receiver) deliverRun(now clock.Time, r *Ready, q *QP, n int) int {
 	op := in.packet.BTH.Opcode
-	n = qp.HandleRun(q.core, now, op, n)
+	n = q.core.HandleRun(now, op, n)
 	r.Taken = true
 	if in.cfg.Class != nil {
 		in.finals.notice(q)

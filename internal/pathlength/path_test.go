@@ -13,9 +13,9 @@ var limits = [3]struct {
 	part string
 	most int
 }{
-	{"from the post to the system call that sends", 178},
-	{"at the peer, from the datagram to the acknowledgement", 255},
-	{"from the acknowledgement to the completion", 160},
+	{"from the post to the system call that sends", 166},
+	{"at the peer, from the datagram to the acknowledgement", 238},
+	{"from the acknowledgement to the completion", 154},
 }
 
 // The way of a message is not longer than it was.

@@ -2,6 +2,7 @@ package conn
 
 import (
 	"math/bits"
+	"net/netip"
 	"time"
 
 	"github.com/gosoftroce/rocev2/ib"
@@ -24,6 +25,7 @@ type Conn struct {
 	Shift   uint8 // MTU is 1 << Shift
 	MTU     int   // path MTU in bytes
 	Attr    ib.Attr
+	Peer    netip.Addr // Attr.AV.DGID, unmapped and without zone
 
 	Memory *memreg.Table
 	PD     *memreg.PD // of the queue pair; a receive has its own; of an XRC target that of the message under way

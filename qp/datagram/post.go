@@ -47,10 +47,27 @@ func push(s *Sender, wr *ib.SendWR, length uint32, to destination) {
 // flushes reports whether requests complete at once, with WR_FLUSH_ERR.
 func (s *Sender) flushes() bool { return s.c.State == ib.StateSQE || s.c.State == ib.StateErr }
 
-// CheckPost returns what Post would return of the request that is i places
-// after the next one, and queues nothing. It keeps where the request goes, for
-// PostChecked: the handle may be destroyed at any moment.
-func (s *Sender) CheckPost(wr *ib.SendWR, i int) error {
+// PostAll queues all of the requests, or none if one of them is refused. Then
+// it returns which one.
+func (s *Sender) PostAll(wrs []ib.SendWR) (int, error) {
+	for i := range wrs {
+		if err := s.keep(&wrs[i], i); err != nil {
+			return i, err
+		}
+	}
+	if room := s.room(); len(wrs) > room {
+		return room, ib.ErrQueueFull
+	}
+	for i := range wrs {
+		s.postKept(&wrs[i])
+	}
+	return len(wrs), nil
+}
+
+// keep returns what Post would return of the request that is i places after the
+// next one, and queues nothing. It keeps where the request goes, for postKept:
+// the handle may be destroyed at any moment.
+func (s *Sender) keep(wr *ib.SendWR, i int) error {
 	_, to, err := s.check(wr)
 	if err == nil && s.datagrams() && !s.flushes() && i < s.queue.Room() {
 		*s.to.of(s.queue.Tail + uint32(i)) = to
@@ -58,8 +75,8 @@ func (s *Sender) CheckPost(wr *ib.SendWR, i int) error {
 	return err
 }
 
-// PostChecked is Post of a request that CheckPost has let pass, in order.
-func (s *Sender) PostChecked(wr *ib.SendWR) {
+// postKept is Post of a request that keep has let pass, in order.
+func (s *Sender) postKept(wr *ib.SendWR) {
 	var length uint64
 	if !wr.Opcode.Is(ib.OpLocal) {
 		length, _ = s.length(wr)
@@ -71,8 +88,8 @@ func (s *Sender) PostChecked(wr *ib.SendWR) {
 	push(s, wr, uint32(length), to)
 }
 
-// Room returns how many requests can be posted now.
-func (s *Sender) Room() int {
+// room returns how many requests can be posted now.
+func (s *Sender) room() int {
 	if s.flushes() {
 		return math.MaxInt
 	}

@@ -34,9 +34,9 @@ func (s *side) drained() {
 		s.w.fail("%s: request %d of %d is not done, nothing is to send and no timer runs", s.name, s.next, len(s.ops))
 	case s.ep.State() == ib.StateErr && armed:
 		s.w.fail("%s: a timer runs in ERR", s.name)
-	case s.ep.State() == ib.StateErr && s.ep.Held() > 0:
+	case s.ep.State() == ib.StateErr && s.ep.Halves().Held() > 0:
 		s.w.fail("%s: packets are held in ERR", s.name)
-	case s.next == len(s.ops) && armed && s.ep.Held() == 0 && !s.ep.Answering():
+	case s.next == len(s.ops) && armed && s.ep.Halves().Held() == 0 && !s.ep.Ready().Answers:
 		s.w.fail("%s: all %d requests are done and a timer runs", s.name, len(s.ops))
 	}
 }

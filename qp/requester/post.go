@@ -3,7 +3,6 @@ package requester
 import (
 	"cmp"
 	"fmt"
-	"math"
 
 	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/qp/conn"
@@ -36,18 +35,24 @@ func (r *Requester) Post(wr *ib.SendWR) error {
 	return nil
 }
 
-// CheckPost returns what Post would return, and queues nothing.
-func (r *Requester) CheckPost(wr *ib.SendWR) error {
-	_, err := lengthOf(r.stream.c, &r.stream.ring, wr)
-	return explain(&r.stream.ring, wr, err)
-}
-
-// Room returns how many requests can be posted now.
-func (r *Requester) Room() int {
-	if r.stream.c.Failed() {
-		return math.MaxInt // they complete at once
+// PostAll queues all of the requests, or none if one of them is refused. Then
+// it returns which one.
+func (r *Requester) PostAll(wrs []ib.SendWR) (int, error) {
+	s := &r.stream
+	for i := range wrs {
+		if _, err := lengthOf(s.c, &s.ring, &wrs[i]); err != nil {
+			return i, explain(&s.ring, &wrs[i], err)
+		}
 	}
-	return r.stream.ring.Room()
+	if room := s.ring.Room(); len(wrs) > room && !s.c.Failed() { // else they complete at once
+		return room, ib.ErrQueueFull
+	}
+	for i := range wrs {
+		if err := r.Post(&wrs[i]); err != nil {
+			return i, err
+		}
+	}
+	return len(wrs), nil
 }
 
 // lengthOf returns the length of a message, or what is wrong with its request.
