@@ -74,6 +74,7 @@ func (s *source) installed(r *result, binaries []string, sbom []byte) ([]file, e
 		{"packaging/grafana/rocev2d.json", "/usr/share/doc/rocev2/examples/grafana/rocev2d.json", false},
 		{"packaging/prometheus/rocev2d.rules.yml", "/usr/share/doc/rocev2/examples/prometheus/rocev2d.rules.yml", false},
 		{"packaging/prometheus/rocev2d.rules_test.yml", "/usr/share/doc/rocev2/examples/prometheus/rocev2d.rules_test.yml", false},
+		{"packaging/wireshark/rocev2.lua", "/usr/share/doc/rocev2/examples/wireshark/rocev2.lua", false},
 		{"README.md", "/usr/share/doc/rocev2/README.md", false},
 		{"docs/install.md", "/usr/share/doc/rocev2/install.md", false},
 		{"docs/operations.md", "/usr/share/doc/rocev2/operations.md", false},
