@@ -122,7 +122,7 @@ func unusual() *traffic {
 
 // Wireshark's dissector says what rocev2 dump says, of real connections and of
 // unusual ones, and every field of it occurs.
-func TestWiresharkSaysTheSame(t *testing.T) {
+func TestTsharkWithDissector(t *testing.T) {
 	t.Parallel()
 	a, b := messages(t), streams(t)
 	a.close()
