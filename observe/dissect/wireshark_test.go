@@ -81,7 +81,7 @@ func unusual() *traffic {
 	block := (&rsocket.Block{BigEndian: true, Credits: 4, Slots: rsocket.Memory{Addr: 1 << 60, Key: 7, Length: 2}, Ring: rsocket.Memory{Length: 8}}).AppendTo(nil)
 	hello := append([]byte("RMSG\x01\x01\x00\x08\x00\x01\x00\x00"), 0, 0, 0, 0)
 	for i, p := range [][2][]byte{{block, block}, {hello, hello}, {hello, block}, {nil, hello}} {
-		id, qpn := mad.CommID(0x80000000+10*i), rocev2.QPN(0x20+i)
+		id, qpn := 0x80000000+10*mad.CommID(i), rocev2.QPN(0x20+i)
 		r := request(id)
 		r.LocalQPN = qpn + 0x100
 		r.Private = append(r.Private, p[0]...)
