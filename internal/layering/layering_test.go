@@ -26,7 +26,7 @@ var layers = map[string][]string{
 	"rocev2":          {},
 	"rocev2/layers":   {"rocev2"},
 	"rocev2/mad":      {"rocev2"},
-	"observe/dissect": {"rocev2", "rocev2/mad"},
+	"observe/dissect": {"rocev2", "rocev2/mad", "rdma/rdmanet/rsocket"},
 
 	"rocev2/clock": {},
 	"hca/task":     {"rocev2/clock"},

@@ -89,5 +89,6 @@ func (c *Capture) analyse(p *Packet) *Packet {
 		p.Mgmt.parse(p.Wire.Payload)
 	}
 	c.flows.Add(p)
+	p.application()
 	return p
 }

@@ -70,6 +70,7 @@ type Connection struct {
 	BadICRC    uint64 // packets with a wrong ICRC, both ways
 	Malformed  uint64
 
+	spoken       spoken
 	newer, older *Connection // in the order of the last packet
 	streams      []streamKey // that lead here
 	ids          []cmKey     // that lead here
@@ -94,6 +95,10 @@ func (c *Connection) End(from int) Endpoint {
 	}
 	return c.B
 }
+
+// Protocol returns what programs speak on the connection, as they agreed in
+// their REQ and REP.
+func (c *Connection) Protocol() Protocol { return c.spoken.protocol }
 
 // Name returns the connection's name in lines and filters, such as c3.
 func (c *Connection) Name() string { return fmt.Sprintf("c%d", c.ID) }
@@ -251,4 +256,6 @@ type Analysis struct {
 		Count int
 		Last  Message
 	}
+
+	App Application
 }

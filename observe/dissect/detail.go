@@ -27,6 +27,7 @@ func Detail(w io.Writer, p *Packet, payload bool) error {
 	if p.Err == nil {
 		p.detailExtended(row)
 		p.Mgmt.detail(row)
+		p.App.detail(row)
 		if p.PayloadLen > 0 {
 			row("payload", "%d B, %d pad", p.PayloadLen, p.Wire.BTH.PadCount)
 		}
@@ -199,6 +200,17 @@ func (m *Management) detail(row rowFunc) {
 		for line := range strings.Lines(hex.Dump(data)) {
 			row("private data", "%s", strings.TrimSuffix(line, "\n"))
 		}
+	}
+}
+
+// detail writes what a packet says to programs.
+func (a *Application) detail(row rowFunc) {
+	for _, field := range a.fields {
+		name := strings.TrimPrefix(field.Name, "rocev2.")
+		row("program", "%-28s %s", name, fieldText(name, field.Value))
+	}
+	for _, text := range a.rows {
+		row("program", "%s", text)
 	}
 }
 

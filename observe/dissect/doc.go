@@ -14,6 +14,10 @@
 //		fmt.Println(dissect.Line(p))
 //	}
 //
+// What programs say to each other is decoded where it is a protocol of this
+// software, or rsockets: connections of packages rdma and rdmanet whose REQ and
+// REP the capture has.
+//
 // A capture is read as a stream: memory does not grow with its length. What is
 // kept of connections and messages is bounded (Limits), because a capture may
 // be hostile. No input panics.

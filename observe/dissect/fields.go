@@ -182,6 +182,7 @@ func (f *fields) analysis(p *Packet) {
 	if p.Mgmt.Present {
 		f.add("rocev2.mad", p.Mgmt.Name())
 	}
+	*f = append(*f, p.App.fields...)
 	if p.Conn == nil {
 		return
 	}
@@ -197,6 +198,9 @@ func (f *fields) analysis(p *Packet) {
 	}
 	if p.Cause != "" {
 		f.add("rocev2.cause", p.Cause)
+	}
+	if protocol := p.Conn.Protocol(); protocol != ProtocolUnknown && !p.Mgmt.Present {
+		f.add("rocev2.protocol", protocol.String())
 	}
 	f.message(p)
 	if p.Acked > 0 {

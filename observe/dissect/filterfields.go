@@ -104,6 +104,7 @@ func init() {
 		})},
 		"service":    {"transport service: " + names(services), "rc", nameTest(services, func(p *Packet, s rocev2.Service) bool { return p.HasBTH && p.Wire.BTH.Opcode.Service() == s })},
 		"icrc":       {"verdict: " + names(verdicts), "bad", nameTest(verdicts, func(p *Packet, v Verdict) bool { return p.ICRC == v })},
+		"protocol":   {"protocol of the programs: " + names(protocols), "rdma", nameTest(protocols, func(p *Packet, want Protocol) bool { return p.Conn != nil && p.Conn.Protocol() == want })},
 		"opcode":     {"opcode: a name, with or without its service, or a number", "SEND_ONLY", opcodeTest},
 		"cm.message": {"message of connection management", "REQ,REP", messageTest},
 		"qp":         {"number of one of the two queue pairs", "0x11", numberTest(qpns)},

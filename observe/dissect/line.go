@@ -38,6 +38,9 @@ func Summary(p *Packet) string {
 		p.brief(&b)
 		p.extended(&b)
 	}
+	if p.App.Text != "" {
+		fmt.Fprintf(&b, "  %s", p.App.Text)
+	}
 	p.notes(&b)
 	return b.String()
 }
