@@ -269,3 +269,62 @@ func ExampleOpError() {
 	// true
 	// true
 }
+
+// A client whose server ends and comes back. What may be done twice is
+// repeated; of what must not, the error says that the outcome is unknown.
+func ExampleClient() {
+	ctx := context.Background()
+	memory := make([]byte, 4096)
+	start := func(addr string) *rdma.Listener {
+		var lc rdma.ListenConfig
+		lc.Export("board", rdma.Region{Memory: memory, Writable: true})
+		l, err := lc.Listen(ctx, addr)
+		if err != nil {
+			panic(err)
+		}
+		go func() {
+			for {
+				if _, err := l.Accept(ctx); err != nil {
+					return // the listener is closed
+				}
+			}
+		}()
+		return l
+	}
+	l := start(host + ":0")
+
+	client := rdma.Client{Addr: l.Addr().String()}
+	defer client.Close()
+	write := func(text string) error {
+		return client.Repeat(ctx, func(c *rdma.Conn) error { // may be done twice
+			r, err := c.Region(ctx, "board")
+			if err != nil {
+				return err
+			}
+			return r.Write(ctx, []byte(text), 64)
+		})
+	}
+	count := func() error {
+		return client.Do(ctx, func(c *rdma.Conn) error { // once, or not at all
+			r, err := c.Region(ctx, "board")
+			if err != nil {
+				return err
+			}
+			_, err = r.FetchAdd(ctx, 0, 1)
+			return err
+		})
+	}
+	fmt.Println(write("hello"), count())
+	l.Close()
+	l = start(client.Addr)
+	defer l.Close()
+	fmt.Println(write("again"))
+	if err := count(); errors.Is(err, rdma.ErrUnknownOutcome) {
+		fmt.Println("look whether it was counted:", err)
+	}
+	fmt.Printf("%s\n", memory[64:69])
+	// Output:
+	// <nil> <nil>
+	// <nil>
+	// again
+}
