@@ -18,7 +18,7 @@ each = for m in $(MODULES); do $(GO) $(1) -C $$m $(2) || exit 1; done
 REPORT := $(GO) run ./internal/testreport
 ALL    := -C '. $(CORE) ./...' -C 'e2e ./...'
 
-.PHONY: all build preload demo quick core test test-all test-kernel test-programs test-experiments test-release release test-386 test-arm64 test-portable measure steady isolated check fuzz e2e-rxe e2e-programs attack bench bench-short bench-quick bench-diff microbench benchcheck soak fmt vet lint tidy race seeds clean help
+.PHONY: all build preload demo quick core test test-all test-kernel test-programs test-experiments test-release release test-386 test-arm64 test-portable measure steady isolated check fuzz e2e-rxe e2e-programs attack bench bench-short bench-quick bench-diff microbench benchcheck examplecheck soak fmt vet lint tidy race seeds clean help
 
 all: build
 
@@ -98,7 +98,7 @@ steady: isolated ## every test binary N times beside busy threads, with pauses, 
 	@for m in $(MODULES); do $(GO) list -C $$m -deps -test $(PKG) > /dev/null && \
 		$(if $(TESTEXEC),'$(ISOLATED)') $(BIN)/steady -n $(N) -load $(LOAD) $(if $(TESTEXEC),-ports $(subst ",,$(TESTEXEC))) -C $$m $(PKG) || exit 1; done
 
-check: fmt vet lint tidy race test-386 test-arm64 test-portable benchcheck seeds fuzz ## what must hold before a change is proposed
+check: fmt vet lint tidy race test-386 test-arm64 test-portable benchcheck examplecheck seeds fuzz ## what must hold before a change is proposed
 
 fmt: ## every file is formatted
 	@out=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); \
@@ -191,6 +191,10 @@ microbench: ## micro-benchmarks with allocation counts
 
 benchcheck: ## the measuring program itself
 	cd bench && $(GO) mod tidy -diff && $(GO) vet ./... && GOOS=windows $(GO) vet ./... && GOOS=darwin $(GO) vet ./... && $(GO) test ./...
+
+# It has dependencies of its own, so it is a module of its own.
+examplecheck: ## the example with gRPC
+	cd examples/grpc && $(GO) mod tidy -diff && $(GO) vet ./... && GOOS=windows $(GO) vet ./... && GOOS=darwin $(GO) vet ./... && $(GO) test ./...
 
 clean: ## what was built here
 	rm -rf $(BIN) dist e2e/failures bench/out-quick programs/preload/*.so programs/preload/*.so.gz

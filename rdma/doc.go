@@ -35,7 +35,7 @@
 // Conn.Done is closed when the connection is over, and Conn.Err says why. A
 // peer that closes is noticed at once. One that falls silent is noticed by what
 // it does not acknowledge: an idle connection writes 0 bytes to its peer once
-// in [ListenConfig.KeepAlive].
+// in [ListenConfig.KeepAlive]. A Client dials again after the end.
 //
 // A context bounds how long a call waits. A call that ends by it has done
 // nothing, or its transfer is under way and goes on. Memory of the caller is

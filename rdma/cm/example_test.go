@@ -3,8 +3,10 @@ package cm_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
+	"syscall"
 
 	"github.com/gosoftroce/rocev2/fabric"
 	"github.com/gosoftroce/rocev2/rdma/cm"
@@ -12,7 +14,8 @@ import (
 )
 
 // machine is a host of the examples: a device on a network inside the process,
-// and a queue pair with a receive posted.
+// and a queue pair with a receive posted. With a device on an address of the
+// machine, by verbs.Open("192.0.2.1"), the rest is the same.
 type machine struct {
 	dev *verbs.Device
 	pd  *verbs.PD
@@ -131,6 +134,86 @@ func ExampleDial() {
 	_, err = cm.Dial(context.Background(), client.qp, netip.MustParseAddrPort("192.0.2.2:7"), cm.DialConfig{})
 	fmt.Println(err)
 	// Output: cm: dial 192.0.2.2:7: cm: rejected by the peer: invalid service ID: no program listens there (reason 8); start the server first, give both sides the same port, or wait for it (WaitForServer)
+}
+
+// A client asks which queue pair serves a port, and sends it a datagram. That
+// makes no connection.
+func ExampleResolve() {
+	client, server := twoMachines()
+	defer client.dev.Close()
+	defer server.dev.Close()
+	client.activate()
+	server.activate()
+	ctx := context.Background()
+
+	l, err := cm.Listen(server.dev, netip.MustParseAddrPort("192.0.2.2:7471"), cm.ListenConfig{Type: verbs.UD})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer l.Close()
+	go func() {
+		for {
+			req, err := l.Accept(ctx)
+			if err != nil {
+				return // the listener is closed
+			}
+			fmt.Printf("a client looks for %q\n", bytes.TrimRight(req.PrivateData(), "\x00"))
+			// The answer names the queue pair and its Q_Key.
+			if _, err := req.Accept(ctx, server.qp, cm.AcceptConfig{PrivateData: []byte("it is here")}); err != nil {
+				fmt.Println(err)
+			}
+		}
+	}()
+
+	service, err := cm.Resolve(ctx, client.dev, netip.MustParseAddrPort("192.0.2.2:7471"), cm.ResolveConfig{PrivateData: []byte("the log")})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Printf("the answer is %q\n", bytes.TrimRight(service.PrivateData(), "\x00"))
+	ah, err := service.AddressHandle(client.pd)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer ah.Close()
+	err = client.qp.PostSend(verbs.SendWR{
+		Opcode: verbs.OpSend, Inline: []byte("a line"),
+		AH: ah, RemoteQPN: service.QPN, RemoteQKey: service.QKey,
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	text := server.message(ctx)[verbs.GRHLen:]
+	fmt.Println("the server has", text)
+
+	_, err = cm.Resolve(ctx, client.dev, netip.MustParseAddrPort("192.0.2.2:7"), cm.ResolveConfig{})
+	fmt.Println("no program serves port 7:", errors.Is(err, syscall.ECONNREFUSED))
+	// Output:
+	// a client looks for "the log"
+	// the answer is "it is here"
+	// the server has a line
+	// no program serves port 7: true
+}
+
+// activate gives a machine a queue pair for datagrams, with a receive posted.
+func (m *machine) activate() {
+	qp, err := m.pd.CreateQP(verbs.QPConfig{Type: verbs.UD, SendCQ: m.cq, RecvCQ: m.cq})
+	if err == nil {
+		err = qp.Init()
+	}
+	if err == nil {
+		err = qp.PostRecv(verbs.RecvWR{SGList: []verbs.SGE{m.mr.Slice(0, 256)}})
+	}
+	if err == nil {
+		err = qp.Activate(cm.QKey)
+	}
+	if err != nil {
+		panic(err)
+	}
+	m.qp = qp
 }
 
 // The calls and events of librdmacm.
