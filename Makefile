@@ -7,7 +7,8 @@ SEEDS    ?= 10000
 BIN      := bin
 
 # The modules whose tests run here: the product, and the tests with kernels,
-# programs and attackers. The third one, bench, measures.
+# programs and attackers. Two more have their own targets: bench, which
+# measures, and packaging, which makes releases.
 MODULES := . e2e
 
 # The core of docs/architecture.md. Its tests run first.
@@ -62,7 +63,7 @@ test: isolated preload ## all tests that need no kernel guests and no programs o
 	$(REPORT) $(ALL) -- $(TESTEXEC) -timeout 20m
 
 # What one of them needs and does not find it skips, with the reason.
-test-all: ## the tests that make test leaves out: kernels, programs, experiments, emulated processors (12 minutes)
+test-all: ## the tests that make test leaves out: kernels, programs, experiments, emulated processors, a release (12 minutes)
 	@$(MAKE) --no-print-directory -k -j2 test-kernel test-programs test-experiments test-arm64 test-release
 
 test-kernel: ## against Linux rxe in emulated guests (needs Linux, root and Debian packages, which it installs: QEMU, cpio ...)
@@ -118,7 +119,7 @@ lint: ## staticcheck, the version that go.mod names
 	cd e2e && "$$($(GO) -C .. tool -n staticcheck)" ./...
 
 tidy: ## go.mod and go.sum of each module are what the code needs
-	@for m in $(MODULES); do (cd $$m && $(GO) mod tidy -diff) || exit 1; done
+	@for m in $(MODULES) bench packaging; do (cd $$m && $(GO) mod tidy -diff) || exit 1; done
 
 race: isolated ## all tests under the race detector, and with one processor (no kernel guests)
 	$(REPORT) $(ALL) -- $(TESTEXEC) -race -timeout 25m

@@ -3,10 +3,10 @@
 //
 // A [Host] makes a directory. There are the files that a program sees as sysfs
 // and /dev/infiniband, and the sockets where processes ask the owners of the
-// ports for leases (package owner). No command passes the host: a small C
-// library (folder preload) is preloaded into a program and redirects paths to
-// the directory. When the program opens a device, the library loads the
-// adapter, which is this software, into the program's own process.
+// ports for leases (package transport/owner). No command passes the host: a
+// small C library (folder preload) is preloaded into a program and redirects
+// paths to the directory. When the program opens a device, the library loads
+// the adapter, which is this software, into the program's own process.
 //
 //	program                                  Host
 //	  libibverbs, librdmacm                    tree of files as sysfs

@@ -8,9 +8,9 @@ import (
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
-// RemoteRegion is memory that the peer exports. What it has to do with is
-// checked before anything is sent: a place outside of it, or an operation that
-// it does not allow, is refused and the connection goes on.
+// RemoteRegion is memory that the peer exports. Each request is checked before
+// anything is sent: a place outside of the region, or an operation that it does
+// not allow, is refused and the connection goes on.
 //
 // Its methods may be called from any goroutine.
 type RemoteRegion struct {

@@ -19,6 +19,10 @@
 // Programs need no other package of this module, except for a link of another
 // kind than a UDP socket ([OpenLink]).
 //
+// Requests, completions and other plain values are types of package ib, with
+// other names for them here: go doc verbs.SendWR shows one whole, and go doc
+// ib.SendWR.Fence a field or a method of it.
+//
 // # Memory
 //
 // A region's bytes belong to the device from the post of a work request until
@@ -82,7 +86,7 @@
 //
 // # Not here
 //
-// The connection manager.
+// The connection manager: package rdma/cm.
 package verbs
 
 //go:generate go run ../internal/values

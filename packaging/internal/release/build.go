@@ -191,7 +191,7 @@ func (s *source) libraries(ctx context.Context, p Platform) error {
 	if err := os.MkdirAll(built, 0o755); err != nil {
 		return err
 	}
-	if _, err := s.run(ctx, []string{"CGO_ENABLED=0"}, "go", "build", "-o", maker, "./programs/mkpreload"); err != nil {
+	if _, err := s.run(ctx, []string{"CGO_ENABLED=0"}, "go", "build", "-trimpath", "-o", maker, "./programs/mkpreload"); err != nil {
 		return err
 	}
 	if _, err := s.run(ctx, []string{"GOOS=linux", "GOARCH=" + p.Arch, "CC=" + cc}, maker, built); err != nil {
@@ -250,7 +250,7 @@ func (s *source) build(ctx context.Context, p Platform) (files []string, err err
 
 // describe has a command describe itself.
 func (s *source) describe(ctx context.Context, name string) ([]byte, error) {
-	return s.run(ctx, []string{"CGO_ENABLED=0"}, "go", "run", "./cmd/"+name, "describe")
+	return s.run(ctx, []string{"CGO_ENABLED=0"}, "go", "run", "-trimpath", "./cmd/"+name, "describe")
 }
 
 // versionOf returns the version of the module that a program was built from,
