@@ -87,6 +87,7 @@ func (r *receiver) comeBack() {
 	r.lock()
 	r.side.on(wake.Returns)
 	r.in.out.flush()
+	r.in.out.giveBack()
 	r.unlock()
 }
 

@@ -79,7 +79,7 @@ type sender struct {
 
 	// The lock guards what follows.
 	sending bool               // a goroutine, or the driver, owns tx
-	tx      *transport.TxBatch // nil while none sends
+	tx      *transport.TxBatch // while one sends, and kept while programs receive: they send again soon
 	sent    chan struct{}      // closed with the next batch that is sent, if a goroutine waits for that
 	stuck   bool               // a goroutine has waited for it without result
 	txErrs  uint64
@@ -127,15 +127,29 @@ func (s *sender) pump(now clock.Time, batches int, caller *engine.QP) {
 		return
 	}
 	s.sending = true
-	s.tx = txBatches.get()
+	if s.tx == nil {
+		s.tx = txBatches.get()
+	}
 	if now == 0 {
 		now = s.now()
 	}
 	more := s.sendBatches(now, batches, caller)
-	txBatches.put(s.tx)
-	s.tx, s.sending = nil, false
+	s.sending = false
+	if s.side.has(wake.StandsBy) {
+		s.tx.Reset()
+	} else {
+		s.giveBack()
+	}
 	if more {
 		s.forwarded.tell()
+	}
+}
+
+// giveBack gives the batch back to the process, unless it is in use.
+func (s *sender) giveBack() {
+	if s.tx != nil && !s.sending {
+		txBatches.put(s.tx)
+		s.tx = nil
 	}
 }
 
@@ -165,7 +179,10 @@ func (s *sender) sendBatches(now clock.Time, batches int, caller *engine.QP) (mo
 			s.defers()
 		}
 		looped = f.LoopPackets > 0
-		sent := s.takeSent()
+		var sent chan struct{}
+		if s.sent != nil {
+			sent = s.takeSent()
+		}
 		switch {
 		case s.tx.Len() > 0:
 			s.send()
@@ -231,9 +248,10 @@ func (s *sender) tooBig(err error) (p packetTooBig) {
 }
 
 // takeSent returns what to close when the batch is sent: goroutines that wait
-// for the final packets of queue pairs wait until all are in a batch.
+// for the final packets of queue pairs wait until all are in a batch. It is
+// called if one waits.
 func (s *sender) takeSent() chan struct{} {
-	if s.sent == nil || s.eng.FinalPackets() > 0 {
+	if s.eng.FinalPackets() > 0 {
 		return nil
 	}
 	sent := s.sent
