@@ -43,7 +43,7 @@ type Config struct {
 	// one. They find it by themselves (see OpenAddr). The port is given
 	// back, and the devices of the others fail, when this device is closed
 	// or the process ends. It needs Linux. A daemon of the system owns
-	// ports with package transport/owner, which says what can be configured.
+	// ports with package transport/owner, which says what can be set.
 	Owner bool
 
 	// Leased has the device be a part of a port that has an owner. Without

@@ -144,8 +144,7 @@ func columns(line string) int {
 // over has the types that have more than maxMethods today, and how many. It is
 // to become empty: nothing may be added, no number may grow, and what becomes
 // smaller is lowered here, or goes.
-var over = map[string]int{
-}
+var over = map[string]int{}
 
 // methodProblems reports the types that have too much (count_test.go), and what
 // allowed does not say of them.

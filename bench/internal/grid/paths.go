@@ -55,7 +55,7 @@ func addPath(g *group, c path.Config) {
 	read.Op = "read"
 	for _, m := range []struct {
 		stack, name, what string
-		run             runFunc
+		run               runFunc
 	}{
 		{Rocev2, "write", "RDMA WRITE of 1 MiB", ours.Runner(addrs, write, "gbps")},
 		{Rocev2, "read", "RDMA READ of 1 MiB", ours.Runner(addrs, read, "gbps")},
