@@ -116,7 +116,7 @@ func TestSeeds(t *testing.T) {
 				}
 			default:
 				runs[i]--
-				if !m.stepReceiver(clock.Time(rng.IntN(2)*int(time.Hour)), rng.IntN(10) == 0) {
+				if !m.stepReceiver(clock.Time(rng.Int64N(2)*int64(time.Hour)), rng.IntN(10) == 0) {
 					runs[i] = 0
 				}
 			}
