@@ -110,9 +110,16 @@ func (l *Lock) change(ctx context.Context, from, to uint64) (uint64, error) {
 // a lock: 8 bytes of a version, which is odd while the record is written, and
 // then the record.
 type Seq struct {
-	Region *rdma.RemoteRegion
+	Region Region
 	Off    int64 // a multiple of 8
 	Size   int   // of the record
+}
+
+// Region is exported memory of a peer: an *rdma.RemoteRegion.
+type Region interface {
+	Read(ctx context.Context, p []byte, off int64) error
+	Write(ctx context.Context, p []byte, off int64) error
+	FetchAdd(ctx context.Context, off int64, add uint64) (uint64, error)
 }
 
 // Write writes the record. It waits for each step before the next one: the

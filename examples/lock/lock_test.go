@@ -95,6 +95,67 @@ func TestLockAndSequenceLock(t *testing.T) {
 	}
 }
 
+// watched calls a function before each read of a region, which it gives the
+// number of the read.
+type watched struct {
+	*rdma.RemoteRegion
+	before func(n int)
+	reads  int
+}
+
+func (w *watched) Read(ctx context.Context, p []byte, off int64) error {
+	w.before(w.reads)
+	w.reads++
+	return w.RemoteRegion.Read(ctx, p, off)
+}
+
+// A reader takes no record that changes between its three reads: neither one
+// that is half written all the time, nor one that was written whole meanwhile.
+func TestReaderSeesNoHalf(t *testing.T) {
+	t.Parallel()
+	const size = 64
+	all := func(b byte) []byte { return bytes.Repeat([]byte{b}, size) }
+	for name, c := range map[string]struct {
+		write func(n int, s *Seq) error
+		reads int
+	}{
+		"half": {func(n int, s *Seq) error {
+			switch n {
+			case 0: // a writer begins, and writes a half
+				if _, err := s.Region.FetchAdd(t.Context(), s.Off, 1); err != nil {
+					return err
+				}
+				return s.Region.Write(t.Context(), all(1)[:size/2], s.Off+8)
+			case 3: // it begins anew, and ends
+				return s.Write(t.Context(), all(1))
+			}
+			return nil
+		}, 6},
+		"whole": {func(n int, s *Seq) error {
+			if n == 2 { // the version was read, and the record
+				return s.Write(t.Context(), all(1))
+			}
+			return nil
+		}, 6},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := shared(t, 2)
+			writer, w := &Seq{r[0], 64, size}, &watched{RemoteRegion: r[1]}
+			w.before = func(n int) {
+				if err := c.write(n, writer); err != nil {
+					t.Fatal(err)
+				}
+			}
+			p, reader := make([]byte, size), Seq{w, 64, size}
+			v, err := reader.Read(t.Context(), p)
+			if v != 2 || err != nil || !bytes.Equal(p, all(1)) || w.reads != c.reads {
+				t.Errorf("version %d after %d reads: % x (%v)", v, w.reads, p, err)
+			}
+		})
+	}
+}
+
 // The lock of an owner that does nothing any more is taken when its lease is
 // over, and not before; the owner learns of it. One that renews keeps it.
 func TestLease(t *testing.T) {
