@@ -1,6 +1,7 @@
 package ib
 
 import (
+	"errors"
 	"fmt"
 	"sync/atomic"
 )
@@ -49,6 +50,9 @@ func (h *AddressHandle) Query() AddressVector {
 // Modify has what is posted from now on go to av. The error is as that of
 // PD.CreateAH.
 func (h *AddressHandle) Modify(av AddressVector) error {
+	if h.Keeper == nil {
+		return fmt.Errorf("verbs: modify an address handle: %w", errNoKeeper)
+	}
 	if err := h.Keeper.Modify(av); err != nil {
 		return fmt.Errorf("verbs: modify an address handle: %w", err)
 	}
@@ -56,4 +60,12 @@ func (h *AddressHandle) Modify(av AddressVector) error {
 }
 
 // Close destroys the handle. What was posted with it is sent all the same.
-func (h *AddressHandle) Close() error { return h.Keeper.Close() }
+func (h *AddressHandle) Close() error {
+	if h.Keeper == nil {
+		return fmt.Errorf("verbs: close an address handle: %w", errNoKeeper)
+	}
+	return h.Keeper.Close()
+}
+
+// errNoKeeper is of a handle that a program has made by itself.
+var errNoKeeper = errors.New("no protection domain has made it: use PD.CreateAH")
