@@ -51,22 +51,32 @@ func (l *length) files() int {
 	return len(files)
 }
 
-// sends is the file of the system call that sends.
-const sends = "transport/udp/send_linux.go"
+// The files that a part of the way passes; in a round without them another
+// goroutine of the device has done the part, or some of it.
+const (
+	sends    = "transport/udp/send_linux.go"
+	receives = "hca/engine/receive.go"
+)
 
-// passes reports whether a function of a file was called.
-func (l *length) passes(file string) bool {
-	for f := range l.functions {
-		if strings.HasPrefix(f, file+":") {
-			return true
+var passes = [3][]string{{sends}, {receives, sends}, {receives}}
+
+// has reports whether each of some files had a call.
+func (l *length) has(files []string) bool {
+	for _, file := range files {
+		found := false
+		for f := range l.functions {
+			found = found || strings.HasPrefix(f, file+":")
+		}
+		if !found {
+			return false
 		}
 	}
-	return false
+	return true
 }
 
 // measure builds the walk with counters, runs it, and returns the length of
-// each part: what the rounds have in common. In some another goroutine of a
-// device does something at the same time, or a window grows.
+// each part: what the rounds that did all of it have in common. In some another
+// goroutine of a device does something at the same time, or a window grows.
 func measure(ctx context.Context, root, temp string) ([3]length, error) {
 	var parts [3]length
 	walk, data := filepath.Join(temp, "walk"), filepath.Join(temp, "data")
@@ -91,23 +101,19 @@ func measure(ctx context.Context, root, temp string) ([3]length, error) {
 				return parts, err
 			}
 		}
-		if i < 2 { // else the acknowledgement left later, by another goroutine
-			all = slices.DeleteFunc(all, func(l length) bool { return !l.passes(sends) })
-		}
+		all = slices.DeleteFunc(all, func(l length) bool { return !l.has(passes[i]) })
 		parts[i] = common(all)
 	}
 	return parts, nil
 }
 
-// common returns the functions that all rounds have passed, but for the
-// shortest quarter of them: those may lack what another goroutine has done. The
-// calls are those of the shortest that is left.
+// common returns the functions that all rounds have passed. The calls are those
+// of the shortest.
 func common(all []length) length {
-	slices.SortStableFunc(all, func(a, b length) int { return len(a.functions) - len(b.functions) })
-	all = all[len(all)/4:]
 	if len(all) == 0 {
 		return length{}
 	}
+	slices.SortStableFunc(all, func(a, b length) int { return len(a.functions) - len(b.functions) })
 	l := all[0]
 	l.rounds = len(all)
 	for _, other := range all[1:] {

@@ -1,6 +1,7 @@
 package pathlength
 
 import (
+	"fmt"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -31,18 +32,32 @@ func TestPath(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	parts, err := measure(t.Context(), root, t.TempDir())
-	if err != nil {
-		t.Fatal(err)
+	// A busy machine can add to every round of a walk, hardly to every walk.
+	var wrong []string
+	for range 3 {
+		parts, err := measure(t.Context(), root, t.TempDir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if wrong = faults(t, parts); len(wrong) == 0 {
+			return
+		}
 	}
+	t.Error(strings.Join(wrong, "\n"))
+}
+
+// faults prints the lengths, and returns which is too long and which could not
+// be counted.
+func faults(t *testing.T, parts [3]length) (wrong []string) {
 	for i, l := range parts {
 		limit := limits[i]
 		t.Logf("%s: %d functions, %d calls, %d files, in each of %d rounds", limit.part, len(l.functions), l.calls(), l.files(), l.rounds)
 		if l.rounds < 3 || len(l.functions) < 50 {
-			t.Errorf("%s: the rounds have little in common", limit.part)
+			wrong = append(wrong, limit.part+": the rounds have little in common")
 		}
-		if len(l.functions) > limit.most {
-			t.Errorf("%s: %d functions; %d are allowed. With their calls:\n%s", limit.part, len(l.functions), limit.most, strings.Join(l.list(), "\n"))
+		if n := len(l.functions); n > limit.most {
+			wrong = append(wrong, fmt.Sprintf("%s: %d functions; %d are allowed. With their calls:\n%s", limit.part, n, limit.most, strings.Join(l.list(), "\n")))
 		}
 	}
+	return wrong
 }
