@@ -85,6 +85,9 @@ func TestPermutation(t *testing.T) {
 			if c.routing == network.ECMP && stats.Retransmits > 0 {
 				t.Errorf("ECMP, seed %d: %d packets were sent again, and none was lost or overtaken", seed, stats.Retransmits)
 			}
+			if c.routing == network.Spray && !c.foreign && stats.Retransmits+stats.WindowCuts > 0 {
+				t.Errorf("spray, seed %d: %d packets were sent again, %d windows cut, and none was lost", seed, stats.Retransmits, stats.WindowCuts)
+			}
 			fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%v\t%d\t%d\t%016x\t\n", c.name, recovery, seed, s, r.last, stats.Retransmits, totals.Events, r.a.Network().Digest())
 		}
 		if mean := sum / 3; c.routing == network.ECMP && (mean < 2050 || mean > 2550) {

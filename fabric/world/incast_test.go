@@ -34,11 +34,11 @@ func TestIncast(t *testing.T) {
 	}{
 		{4 << 20, often, 0, 1500 * time.Microsecond},
 		{1 << 20, often, 0, 1500 * time.Microsecond},
-		{256 << 10, often, 0, 1600 * time.Microsecond},
+		{256 << 10, often, 0, 1700 * time.Microsecond},
 		{4 << 20, seldom, 0, 1500 * time.Microsecond},
 		{1 << 20, seldom, 0, 1500 * time.Microsecond},
 		{256 << 10, seldom, 0, 2200 * time.Microsecond},
-		{256 << 10, seldom, 128 << 10, 1500 * time.Microsecond},
+		{256 << 10, seldom, 128 << 10, 1650 * time.Microsecond},
 	} {
 		sizes := 1
 		if c.queue == 256<<10 {

@@ -16,17 +16,21 @@ type Reordering struct {
 	Now clock.Time
 	// What has been missing since Missed, or for longer, is not only late.
 	Missed clock.Time
+	// What has been missing for a shorter time than since Ripe may only be
+	// late, if the path is not known to keep the order, whatever has
+	// overtaken it.
+	Ripe clock.Time
 	// What was sent again at Late or before must have been answered, if it
 	// has arrived. What was sent again after Soon is not likely to have
 	// been.
 	Late, Soon clock.Time
+	Half       clock.Time
 	// Exact says that what is kept is known, not told: it is kept here.
 	Exact bool
 
 	again    bool       // READs were asked for again, as a whole, up to
 	upTo     rocev2.PSN // here: their responses may come twice
 	judged   bool       // it is known whether the path keeps the order
-	first    uint16     // the window until then
 	window   uint16     // packets
 	most     uint16     // what the window may become
 	seen     uint16     // the most packets by which something was overtaken of late
@@ -53,6 +57,13 @@ func (o *Reordering) SetMost(packets int) {
 	o.window = min(o.window, o.most)
 }
 
+// Judged reports whether it is known if the path keeps the order.
+func (o *Reordering) Judged() bool { return o.judged }
+
+// Judge records that it is known: what was missing for long enough has been
+// lost.
+func (o *Reordering) Judge() { o.judged = true }
+
 // Seen reports whether packets of the path have come out of their order.
 func (o *Reordering) Seen() bool { return o.window > 0 }
 
@@ -62,15 +73,14 @@ func (o *Reordering) Window() int { return int(o.window) }
 
 // Waits reports whether a packet that is missing when all that was sent after
 // it has come may only be late.
-func (o *Reordering) Waits() bool { return o.overtaken() > 1 }
+func (o *Reordering) Waits() bool { return !o.judged || o.window > 0 }
+
+// ripe reports whether a packet that has been missing since at, and that others
+// have overtaken, can be taken for lost.
+func (o *Reordering) ripe(at clock.Time) bool { return !o.Waits() || o.Exact || at <= o.Ripe }
 
 // overtaken returns how many packets must have overtaken one that is lost.
-func (o *Reordering) overtaken() int {
-	if !o.judged {
-		return int(o.first) + 1
-	}
-	return int(o.window) + 1
-}
+func (o *Reordering) overtaken() int { return int(o.window) + 1 }
 
 // TakeSpurious returns how many packets have turned out to be sent again
 // without need since the last call.

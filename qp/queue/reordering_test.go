@@ -16,7 +16,8 @@ type lateBoard struct {
 func newLateBoard(t *testing.T) *lateBoard {
 	b := &lateBoard{t: t}
 	b.Scoreboard = NewPool(2048).OpenBoard(0, &b.path, 4096)
-	b.path.Now, b.path.Soon, b.path.Missed, b.path.Late = 1000, 900, -1, -1
+	b.path.Judge()
+	b.path.Now, b.path.Soon, b.path.Missed, b.path.Late, b.path.Ripe = 1000, 900, -1, -1, 1000
 	return b
 }
 
@@ -25,6 +26,39 @@ func (b *lateBoard) update(una rocev2.PSN, wantLost, wantLate int, kept ...byte)
 	b.t.Helper()
 	if lost, ok := b.Update(una, 1000, kept); lost != wantLost || !ok || b.Late() != wantLate {
 		b.t.Fatalf("%d are lost, %v, %d late; want %d, %d", lost, ok, b.Late(), wantLost, wantLate)
+	}
+}
+
+// TestFirstGapWaits: on a path of which nothing is known a packet that others
+// have overtaken, however many, is lost when it has been missing for a while,
+// and from then on the path keeps the order. If it comes before, the path does
+// not.
+func TestFirstGapWaits(t *testing.T) {
+	t.Parallel()
+	for _, comes := range []bool{false, true} {
+		b := newLateBoard(t)
+		b.path = Reordering{Now: 1000, Missed: -1, Late: -1, Ripe: 500}
+		b.path.SetMost(100)
+		b.update(0, 0, 1, 0xff)
+		if !b.path.Waits() || b.path.Judged() {
+			t.Fatal("the path is judged by a gap")
+		}
+		if comes {
+			b.Advance(9)
+			if !b.path.Seen() || b.path.window != 16 || b.path.TakeSpurious() != 0 {
+				t.Errorf("the window is %d, want 16", b.path.window)
+			}
+			continue
+		}
+		b.path.Now, b.path.Soon, b.path.Ripe = 1600, 1600, 1100
+		b.update(0, 1, 0, 0xff, 1)
+		if b.path.Waits() {
+			t.Error("a path that has lost something waits")
+		}
+		b.Sent(b.NextLost(), 1600, 100)
+		b.Advance(10)
+		b.path.Now, b.path.Ripe = 3000, 2500
+		b.update(10, 1, 0, 1)
 	}
 }
 

@@ -277,7 +277,7 @@ func (s *Scoreboard) miss(una rocev2.PSN, lost, guess bool) bool {
 // Update takes a selective acknowledgement: bit i of kept, the low bits of a
 // byte first, says that the peer has the packet after the next i of una, which
 // it lacks. A packet is lost when more packets than the reordering window has
-// overtaken it. One that was sent again before path.Late, or so that something
+// overtaken it, and on a path that may not keep the order for path.Ripe. One that was sent again before path.Late, or so that something
 // younger has arrived, is lost once more. One that the peer kept and keeps no
 // more is sent again, too (RFC 2018, section 8), but the path has not lost it;
 // unless the acknowledgement is an old one that comes late. The result is how
@@ -398,7 +398,7 @@ func (m *merger) hole(psn rocev2.PSN) bool {
 		news = m.high.Ahead(h.PSN) > h.mark.Ahead(h.PSN)+1+uint32(m.path.window) || h.at <= m.late
 		h.sent = !news
 	case !h.lost:
-		news = over >= m.overtaken || h.at <= m.path.Missed
+		news = over >= m.overtaken && m.path.ripe(h.at) || h.at <= m.path.Missed
 		h.guess = m.path.ComesTwice(psn)
 		h.lost, h.over = news, uint16(min(max(over, int(h.over)), MaxReordering))
 	}

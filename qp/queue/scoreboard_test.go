@@ -129,7 +129,7 @@ func TestRowsOfHoles(t *testing.T) {
 // than what is known says nothing of what comes after it, which stays lost.
 func TestScoreboardRemembersWhatIsBehind(t *testing.T) {
 	t.Parallel()
-	b := NewPool(1).OpenBoard(100, &Reordering{}, 4096)
+	b := NewPool(1).OpenBoard(100, &Reordering{judged: true}, 4096)
 	b.Missing(100)
 	b.LoseRest(200, 31) // up to 131
 	for range 31 {

@@ -67,7 +67,7 @@ func (g *gaps) arrived() uint64 {
 
 // openBoard returns the scoreboard of what the peer keeps.
 func (g *gaps) openBoard(now clock.Time) *queue.Scoreboard {
-	g.rtt.judges(&g.late.path, now)
+	g.judgeRequests(now)
 	if g.board == nil {
 		g.board = g.c.Pool.OpenBoard(g.s.una, &g.late.path, g.c.MTU)
 		g.bound()
@@ -133,8 +133,22 @@ func (g *gaps) advance(now clock.Time, again uint32) {
 
 // judge says by when what is sent again is answered.
 func (g *gaps) judge(now clock.Time) {
-	g.rtt.judges(&g.late.path, now)
+	g.judgeRequests(now)
 	g.rtt.judges(&g.late.back, now)
+}
+
+// judgeRequests is judge of requests. Where a READ is outstanding none is given
+// time to come late: a request that is lost would hold its answer back, of many
+// packets.
+func (g *gaps) judgeRequests(now clock.Time) {
+	p := &g.late.path
+	if g.s.rd > 0 {
+		p.Judge()
+	}
+	g.rtt.judges(p, now)
+	if g.s.rd > 0 {
+		p.Ripe = now
+	}
 }
 
 // undoSpurious takes what has turned out to have been late only, though it was
@@ -240,25 +254,32 @@ func (g *gaps) wantTwin(rq *request) {
 	}
 }
 
-// noteGaps notes since when something is missing that may only be late.
+// noteGaps notes until when what is missing may only be late.
 func (g *gaps) noteGaps() {
 	l := &g.late
 	l.waiting = false
 	if g.s.goesAgain() || g.c.Failed() {
 		return
 	}
-	l.missed(l.ahead)
-	l.missed(l.alone)
-	for _, b := range [...]*queue.Scoreboard{g.board, g.reads} {
-		at, on := b.FirstLate()
-		l.missed(wait{on, at})
+	request, response := g.rtt.patience(&l.path), g.rtt.patience(&l.back)
+	if l.ahead.on {
+		l.waits(l.ahead.at.Add(response))
+	}
+	if l.alone.on {
+		l.waits(l.alone.at.Add(request))
+	}
+	if at, on := g.board.FirstLate(); on {
+		l.waits(at.Add(request))
+	}
+	if at, on := g.reads.FirstLate(); on {
+		l.waits(at.Add(response))
 	}
 }
 
 // overdue reports that what is missing should have come by now, if it was only
 // late (RFC 8985, section 6.3).
 func (g *gaps) overdue(now clock.Time) bool {
-	return g != nil && g.late.waiting && now >= g.late.missedAt.Add(g.rtt.patience())
+	return g != nil && g.late.waiting && now >= g.late.dueAt
 }
 
 // waitsAlone takes a sequence NAK without a selective acknowledgement, and

@@ -11,14 +11,14 @@ import (
 type lateness struct {
 	path    queue.Reordering // of requests
 	back    queue.Reordering // of responses
-	waiting bool             // something is missing since missedAt that may only be late
+	waiting bool             // something is missing that may only be late, until dueAt
 	ahead   wait             // an acknowledgement has come before the response una
 	alone   wait             // a sequence NAK without the selective acknowledgement that it comes with
 	mute    bool             // such a NAK has come that the peer sends alone
 	asked   bool             // a sequence NAK has come before responses: the request askedFor is missing
 
 	askedFor rocev2.PSN
-	missedAt clock.Time
+	dueAt    clock.Time
 	resent   uint64 // if ahead: Stats.Retransmits when that showed
 
 	// What has turned out lost since the size of the window was noted, and
@@ -42,10 +42,10 @@ func (w *wait) over(missed clock.Time) bool {
 	return true
 }
 
-// missed records that something has been missing since w.at, if it is.
-func (l *lateness) missed(w wait) {
-	if w.on && (!l.waiting || w.at < l.missedAt) {
-		l.waiting, l.missedAt = true, w.at
+// waits records that something is waited for until a time.
+func (l *lateness) waits(until clock.Time) {
+	if !l.waiting || until < l.dueAt {
+		l.waiting, l.dueAt = true, until
 	}
 }
 

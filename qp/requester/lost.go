@@ -16,6 +16,10 @@ import (
 func (r *recovery) kept() *gaps {
 	if r.gaps == nil {
 		r.gaps = &gaps{c: r.c, s: r.s, rtt: &r.rtt, told: r.s.posUna}
+		r.gaps.late.back.Judge() // what is kept here shows at once how late a response was
+		if r.rtt.floor == 0 {    // nothing would end a wait
+			r.gaps.late.path.Judge()
+		}
 	}
 	return r.gaps
 }

@@ -253,6 +253,7 @@ func (r *recovery) lost(now clock.Time, how cc.Loss, n int) {
 		r.c.Stats.Rare().Repairs++
 		r.rtt.lossy()
 		l := &r.gaps.late
+		l.path.Judge()
 		if r.s.posUna >= l.round {
 			l.round, l.lostIn, l.lateIn = r.s.posNxt, 0, 0
 			if !r.rtt.probing {
@@ -491,7 +492,7 @@ func (r *recovery) answerDue() clock.Time {
 		at = min(at, r.rtt.probeAt)
 	}
 	if r.gaps != nil && r.gaps.late.waiting {
-		at = min(at, r.gaps.late.missedAt.Add(r.rtt.patience()))
+		at = min(at, r.gaps.late.dueAt)
 	}
 	return at
 }

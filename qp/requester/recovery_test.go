@@ -156,6 +156,7 @@ func TestRecoveryProbe(t *testing.T) {
 func TestRecoverySelective(t *testing.T) {
 	t.Parallel()
 	r := newRecovered(t, true, 20)
+	r.kept().late.path.Judge()
 	told := &lossCounter{Controller: r.c.CC.Control}
 	pipe := r.pipe()
 	r.c.CC.Control = told

@@ -120,13 +120,14 @@ func (r *rtt) late() time.Duration {
 	return r.srtt + max(4*r.rttvar, r.srtt/4)
 }
 
-// judges says by when what is sent again is answered.
+// judges says by when what is sent again is answered, and until when what is
+// missing may only be late.
 func (r *rtt) judges(o *queue.Reordering, now clock.Time) {
 	m := time.Duration(r.minRTT)
 	if !r.known {
 		m = time.Duration(r.first)
 	}
-	o.Now, o.Missed = now, now.Add(-r.patience())
+	o.Now, o.Missed, o.Ripe = now, now.Add(-r.patience(o)), now.Add(-r.ripens())
 	o.Late, o.Soon = now.Add(-r.late()), now.Add(-m/4*3)
 }
 
@@ -344,10 +345,27 @@ func (r *rtt) hears(now clock.Time) {
 	}
 }
 
-// patience is for how long what is missing may only be late.
-func (r *rtt) patience() time.Duration {
-	if !r.known {
+// patience is for how long what is missing may only be late, whatever has
+// overtaken it. A path that keeps the order waits for the first of them only.
+func (r *rtt) patience(o *queue.Reordering) time.Duration {
+	switch {
+	case !o.Judged():
+		return r.ripens()
+	case !r.known:
 		return noiseGuess
 	}
 	return r.late()
+}
+
+// ripens is for how long at least: half of a round trip. RFC 8985, section 6.2,
+// begins with a quarter; but half a round trip too late costs less than what a
+// cut window does.
+func (r *rtt) ripens() time.Duration {
+	switch {
+	case r.known:
+		return r.srtt / 2
+	case r.first > 0:
+		return min(time.Duration(r.first)/2, noiseGuess)
+	}
+	return noiseGuess
 }
