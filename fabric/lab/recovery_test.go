@@ -107,3 +107,21 @@ func (r *ratios) end(tail float64) {
 		}
 	}
 }
+
+// TestLosslessSendsNothingAgain: where pauses keep all from being dropped, what
+// waits in long queues is not taken for lost, and with a setting that is meant
+// for networks that drop, it is.
+func TestLosslessSendsNothingAgain(t *testing.T) {
+	t.Parallel()
+	s := Scenario{
+		Network: Network{Topology: "star", Hosts: 48, Rate: 40 * Gbps},
+		Traffic: []Traffic{{Kind: "all-to-all", Bytes: 64 << 10}},
+	}
+	if st := play(t, s).Stats; st.Retransmits != 0 || st.Probes != 0 {
+		t.Errorf("%d packets were sent again, %d probes, and nothing was lost", st.Retransmits, st.Probes)
+	}
+	s.Adapter.MinProbe = 80 * us
+	if st := play(t, s).Stats; st.Probes == 0 {
+		t.Error("the queues are too short to show anything")
+	}
+}

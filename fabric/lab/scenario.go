@@ -92,7 +92,7 @@ type Adapter struct {
 	Recovery    string // selective or go-back-n; "": selective
 	Notify      Time   // between two CNPs, in whole ns; 0: 50 µs, with dcqcn-adapter 4
 	NotifyScope string `toml:"notify_scope"` // what shares that time: qp, peer or port; "": qp
-	MinProbe    Time   `toml:"min_probe"`    // in whole ns, see engine.Config; 0: 80 µs
+	MinProbe    Time   `toml:"min_probe"`    // in whole ns, see engine.Config; 0: 80 µs, 1 ms in a network that loses nothing
 	Timeout     int    // code of the local ACK timeout (IBTA 9.7.6.1.3); 0: 14, which is 67 ms
 	Shared      bool   // flows with an end share a connection if they have hosts and SrcPort in common; else each has its own
 	ReadChunk   Bytes  `toml:"read_chunk"`
@@ -405,4 +405,15 @@ func unused(of, kind string, known []string, settings []setting) error {
 		}
 	}
 	return nil
+}
+
+// minProbe is the default of Adapter.MinProbe. Where something is lost it is
+// IRN's: a quarter of the 320 µs of its high timeout. In a network whose classes
+// pause, and whose cables neither lose nor fail, silence says that a queue is
+// long: there it is that of devices over sockets.
+func (s *Scenario) minProbe() Time {
+	if n := &s.Network; n.Lossy || n.Loss > 0 || n.Watchdog > 0 || s.Adapter.DSCP > 0 || len(s.Failures) > 0 {
+		return 80 * us
+	}
+	return 1000 * us
 }

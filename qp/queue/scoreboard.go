@@ -277,12 +277,13 @@ func (s *Scoreboard) miss(una rocev2.PSN, lost, guess bool) bool {
 // Update takes a selective acknowledgement: bit i of kept, the low bits of a
 // byte first, says that the peer has the packet after the next i of una, which
 // it lacks. A packet is lost when more packets than the reordering window has
-// overtaken it, and on a path that may not keep the order for path.Ripe. One that was sent again before path.Late, or so that something
-// younger has arrived, is lost once more. One that the peer kept and keeps no
-// more is sent again, too (RFC 2018, section 8), but the path has not lost it;
-// unless the acknowledgement is an old one that comes late. The result is how
-// many packets have turned out lost, and whether the acknowledgement can be
-// true: nothing is kept from end on.
+// overtaken it and, on a path that may not keep the order, when it has been
+// missing since path.Ripe. One that was sent again before path.Late, or so that
+// something younger has arrived, is lost once more. One that the peer kept and
+// keeps no more is sent again, too (RFC 2018, section 8), but the path has not
+// lost it; unless the acknowledgement is an old one that comes late. The result
+// is how many packets have turned out lost, and whether the acknowledgement can
+// be true: nothing is kept from end on.
 func (s *Scoreboard) Update(una, end rocev2.PSN, kept []byte) (lost int, ok bool) {
 	for len(kept) > 0 && kept[len(kept)-1] == 0 {
 		kept = kept[:len(kept)-1]
