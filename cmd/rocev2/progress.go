@@ -41,6 +41,17 @@ func newProgress(io streams, asked bool) *progress {
 // show says how many of total operations are through; total 0 means that time
 // bounds the run.
 func (p *progress) show(what string, done, total uint64) {
+	p.say(func(ran time.Duration) string {
+		if total > 0 {
+			return fmt.Sprintf("%s: %d of %d (%d %%), %v", what, done, total, done*100/total, ran)
+		}
+		return fmt.Sprintf("%s: %d done, %v", what, done, ran)
+	})
+}
+
+// say shows a line, if it is time for one. The function makes it from how long
+// the run has lasted, in whole seconds.
+func (p *progress) say(line func(ran time.Duration) string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
@@ -52,15 +63,12 @@ func (p *progress) show(what string, done, total uint64) {
 		return
 	}
 	p.last = now
-	line := fmt.Sprintf("%s: %d done, %v", what, done, now.Sub(p.start).Round(time.Second))
-	if total > 0 {
-		line = fmt.Sprintf("%s: %d of %d (%d %%), %v", what, done, total, done*100/total, now.Sub(p.start).Round(time.Second))
-	}
+	text := line(now.Sub(p.start).Round(time.Second))
 	if !p.tty {
-		fmt.Fprintln(p.io.err, line)
+		fmt.Fprintln(p.io.err, text)
 		return
 	}
-	fmt.Fprintf(p.io.err, "\r\x1b[K%s", line)
+	fmt.Fprintf(p.io.err, "\r\x1b[K%s", text)
 	p.shown = true
 }
 

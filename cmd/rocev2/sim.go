@@ -27,6 +27,7 @@ type simFlags struct {
 	print bool
 
 	failures bool // flows may fail
+	progress bool
 }
 
 func newSim(io streams) *cobra.Command {
@@ -62,6 +63,7 @@ docs/fabric.md explains what there is to be seen.`,
 	fs.IntVar(&f.cores, "cores", 1, "`number` of parts of the network that run at the same time, instead of the scenario's")
 	fs.StringVar(&f.out, "out", "", "write result.txt, scenario.toml and plots into this `directory`")
 	fs.StringVar(&f.trace, "trace", "", "write what each queue pair decides to `FILE`: packets sent and lost and why, windows, rates; ui.perfetto.dev shows it; the run takes one core")
+	fs.BoolVar(&f.progress, "progress", false, "show on standard error how far a long run is, also where that is no terminal")
 	fs.BoolVar(&f.failures, "allow-failures", false, "the exit status is 0 though flows have failed")
 	fs.BoolVar(&f.print, "print", false, "print the scenario, and play nothing")
 	return cmd
@@ -173,7 +175,10 @@ func (f *simFlags) simulate(cmd *cobra.Command, io streams, s lab.Scenario, text
 		}
 	}
 	began := time.Now()
+	shown := newProgress(io, f.progress)
+	s.Progress = simProgress(shown, s.Name)
 	r, failed := play(cmd.Context(), s, file)
+	shown.clear()
 	if failed != nil {
 		failed = wrong(failed)
 	}
@@ -192,6 +197,30 @@ func (f *simFlags) simulate(cmd *cobra.Command, io streams, s lab.Scenario, text
 		failed = wrong(fmt.Errorf("%d flows have failed; with --allow-failures that is no error", n))
 	}
 	return errors.Join(failed, err)
+}
+
+// simProgress returns what shows how far a run is: virtual time, what is open,
+// how fast it goes, and when it will end if it goes on like that.
+func simProgress(p *progress, name string) func(lab.Progress) {
+	most := 0 // flows that were open
+	return func(l lab.Progress) {
+		most = max(most, l.Open)
+		p.say(func(ran time.Duration) string {
+			text := fmt.Sprintf("%s: %v of virtual time", name, l.Now)
+			done := 0.0 // what part
+			if l.End > 0 {
+				text = fmt.Sprintf("%s: %v of %v of virtual time", name, l.Now, l.End)
+				done = float64(l.Now) / float64(l.End)
+			} else if most > 0 {
+				done = float64(most-l.Open) / float64(most)
+			}
+			text += fmt.Sprintf(", %d flows open, %.2f M events/s, %v", l.Open, float64(l.Events)/1e6/ran.Seconds(), ran)
+			if done > 0 && done < 1 {
+				text += fmt.Sprintf(", about %v to go", time.Duration(ran.Seconds()*(1-done)/done*1e9).Round(time.Second))
+			}
+			return text
+		})
+	}
 }
 
 // play plays a scenario, and writes the trace if there is a file for it.

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gosoftroce/rocev2/fabric/lab"
 )
@@ -235,6 +236,32 @@ func TestSimOutIsAFile(t *testing.T) {
 	for _, name := range []string{file, filepath.Join(file, "result")} {
 		if code, out, errs := runSim(t, "incast", "--out", name); code != exitFailure || out != "" || !strings.Contains(errs, "--out") || !strings.Contains(errs, file) {
 			t.Errorf("status %d, %s%s", code, out, errs)
+		}
+	}
+}
+
+// A long run says how far it is, and when it will end where that can be told.
+func TestSimProgress(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		at   lab.Progress
+		want string
+	}{
+		{lab.Progress{Now: 5 * lab.Microsecond, End: 20 * lab.Microsecond, Events: 12e6, Open: 3}, "x: 5us of 20us of virtual time, 3 flows open, 1.20 M events/s, 10s, about 30s to go\n"},
+		{lab.Progress{Now: 5 * lab.Microsecond, Events: 1e6, Open: 75}, "x: 5us of virtual time, 75 flows open, 0.10 M events/s, 10s, about 30s to go\n"},
+		{lab.Progress{Now: 5 * lab.Microsecond, Events: 1e6}, "x: 5us of virtual time, 0 flows open, 0.10 M events/s, 10s\n"},
+	} {
+		var errs strings.Builder
+		p := newProgress(streams{err: &errs}, true)
+		p.start = p.start.Add(-10 * time.Second)
+		show := simProgress(p, "x")
+		if c.at.End == 0 && c.at.Open > 0 {
+			p.last = time.Now()
+			show(lab.Progress{Open: 100})
+			p.last = time.Time{}
+		}
+		if show(c.at); errs.String() != c.want {
+			t.Errorf("it says %q, want %q", errs.String(), c.want)
 		}
 	}
 }

@@ -116,6 +116,13 @@ func (r *run) play(ctx context.Context, m *sampler) {
 	}
 }
 
+// progress tells the caller how far the run is.
+func (r *run) progress() {
+	if r.s.Progress != nil {
+		r.s.Progress(Progress{Now: Time(r.net.Now()), End: r.s.Until, Events: r.net.Totals().Events, Open: r.open})
+	}
+}
+
 // sliceEvents is about how many events there are between two looks at whether
 // the run goes on: some hundredths of a second.
 const sliceEvents = 50_000
@@ -135,6 +142,7 @@ func (r *run) advance(to Time) {
 			r.slice *= 2
 		}
 		r.settle()
+		r.progress()
 		if r.interrupted() {
 			r.stop(context.Cause(r.ctx))
 		}

@@ -40,8 +40,19 @@ type Scenario struct {
 	// Trace, if it is not nil, gets what the queue pairs of the hosts
 	// decide. The network is then one part, whatever Cores says.
 	Trace func(at time.Duration, host int, e *trace.Event) `toml:"-"`
+	// Progress, if it is not nil, is called some times a second while the
+	// scenario is played.
+	Progress func(Progress) `toml:"-"`
 
 	lines map[string]int // of settings, where it was a text; see tomllines
+}
+
+// Progress is how far a run is.
+type Progress struct {
+	Now    Time   // virtual time
+	End    Time   // when it ends: Until; 0 if that is when all flows have completed
+	Events uint64 // that have happened
+	Open   int    // flows with an end, and collectives, that have not come to it
 }
 
 // Network says what hosts are connected by.
@@ -408,9 +419,9 @@ func unused(of, kind string, known []string, settings []setting) error {
 }
 
 // minProbe is the default of Adapter.MinProbe. Where something is lost it is
-// IRN's: a quarter of the 320 µs of its high timeout. In a network whose classes
-// pause, and whose cables neither lose nor fail, silence says that a queue is
-// long: there it is that of devices over sockets.
+// IRN's: a quarter of the 320 µs of its high timeout. In a network whose
+// classes pause, and whose cables neither lose nor fail, silence says that a
+// queue is long: there it is that of devices over sockets.
 func (s *Scenario) minProbe() Time {
 	if n := &s.Network; n.Lossy || n.Loss > 0 || n.Watchdog > 0 || s.Adapter.DSCP > 0 || len(s.Failures) > 0 {
 		return 80 * us
