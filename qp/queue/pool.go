@@ -41,6 +41,8 @@ type Pool struct {
 
 	spareBoard  *Scoreboard
 	spareBoards int
+
+	order order // of the paths of those that use it
 }
 
 // PoolConfig describes a pool.

@@ -28,6 +28,8 @@ type Reordering struct {
 	// Exact says that what is kept is known, not told: it is kept here.
 	Exact bool
 
+	order *order // what the host knows of its paths; nil: nothing
+
 	again    bool       // READs were asked for again, as a whole, up to
 	upTo     rocev2.PSN // here: their responses may come twice
 	judged   bool       // it is known whether the path keeps the order
@@ -55,6 +57,33 @@ const (
 func (o *Reordering) SetMost(packets int) {
 	o.most = uint16(min(max(packets, 0), MaxReordering))
 	o.window = min(o.window, o.most)
+}
+
+// order is what the connections of a host have learned of its paths: above 0
+// that they keep the order. New connections begin with it. It is bounded, so
+// that a network that changes is learned anew.
+type order int8
+
+const (
+	mostOrder = 8
+	lateOrder = 4 // packets that are lost are common in any network, and late ones in few
+)
+
+// join has the path begin with what others know, and tell it what it learns.
+func (o *Reordering) join(of *order) {
+	o.order = of
+	o.judged = o.judged || *of > 0
+}
+
+// learn tells the other paths whether something was lost, or only late.
+func (o *Reordering) learn(late bool) {
+	switch {
+	case o.order == nil:
+	case late:
+		*o.order = max(*o.order-lateOrder, -mostOrder)
+	default:
+		*o.order = min(*o.order+1, mostOrder)
+	}
 }
 
 // Judged reports whether it is known if the path keeps the order.
@@ -110,6 +139,9 @@ func (o *Reordering) filled(h *Hole, early bool) {
 	default:
 		return
 	}
+	if o.window == 0 {
+		o.learn(true)
+	}
 	o.judged = true
 	o.seen = max(o.seen, h.over)
 	o.window = max(o.window, min(2*o.seen, o.most))
@@ -136,6 +168,9 @@ func (o *Reordering) Passed() { o.filled(&Hole{over: 1}, false) }
 
 // Lost records that a packet is lost: enough others have overtaken it.
 func (o *Reordering) Lost() {
+	if !o.judged {
+		o.learn(false)
+	}
 	o.judged = true
 	if o.window > 0 {
 		o.judge(lossJudgment)

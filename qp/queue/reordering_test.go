@@ -128,3 +128,37 @@ func TestReorderedAcknowledgements(t *testing.T) {
 		t.Errorf("%d are lost, %d kept", b.Lost(), b.Kept(0))
 	}
 }
+
+// TestPathsLearnFromEachOther: where a path of a pool has lost something, new
+// ones do not wait for the first packet that is missing, and where something
+// has come late, they do.
+func TestPathsLearnFromEachOther(t *testing.T) {
+	t.Parallel()
+	pool := NewPool(64)
+	path := func() *Reordering {
+		o := &Reordering{}
+		pool.OpenBoard(0, o, 4096)
+		return o
+	}
+	if !path().Waits() {
+		t.Fatal("a path of which nothing is known does not wait")
+	}
+	path().Lost()
+	if path().Waits() {
+		t.Error("one path has lost something, and others wait")
+	}
+	path().Passed()
+	if !path().Waits() {
+		t.Error("something has come late, and others do not wait")
+	}
+	for range 100 {
+		path().Passed()
+	}
+	n := 0
+	for ; path().Waits() && n < 20; n++ {
+		path().Lost()
+	}
+	if n > mostOrder+1 {
+		t.Errorf("a network that keeps the order again is not learned after %d losses", n)
+	}
+}

@@ -431,6 +431,7 @@ const manyHoles = 512
 // OpenBoard returns an empty scoreboard for a path whose packets carry so much.
 func (s *Pool) OpenBoard(una rocev2.PSN, path *Reordering, payload int) *Scoreboard {
 	path.SetMost(s.Share(payload) / 2)
+	path.join(&s.order)
 	b := s.spareBoard
 	if b == nil {
 		return &Scoreboard{high: una, path: path}

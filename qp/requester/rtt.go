@@ -357,13 +357,13 @@ func (r *rtt) patience(o *queue.Reordering) time.Duration {
 	return r.late()
 }
 
-// ripens is for how long at least: half of a round trip. RFC 8985, section 6.2,
-// begins with a quarter; but half a round trip too late costs less than what a
-// cut window does.
+// ripens is for how long at least: half of the shortest round trip, which has
+// no queues in it. RFC 8985, section 6.2, begins with a quarter; but to be late
+// by that costs less than a window that is cut for nothing.
 func (r *rtt) ripens() time.Duration {
 	switch {
 	case r.known:
-		return r.srtt / 2
+		return time.Duration(r.minRTT) / 2
 	case r.first > 0:
 		return min(time.Duration(r.first)/2, noiseGuess)
 	}
