@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -28,12 +29,14 @@ type simFlags struct {
 
 	failures bool // flows may fail
 	progress bool
+	json     bool
+	many     sweepFlags
 }
 
 func newSim(io streams) *cobra.Command {
 	var f simFlags
 	cmd := &cobra.Command{
-		Use:   "sim NAME|FILE",
+		Use:   "sim NAME|FILE [flags] | sim --merge DIR...",
 		Short: "Play a network of many adapters in virtual time",
 		Long: `sim plays a scenario: a network of hosts and switches with classes, pauses (PFC)
 and marks (ECN), adapters with the code that runs over sockets, and traffic. Time
@@ -51,12 +54,26 @@ which flows hang and where. The exit status is 1 then, and where flows have
 failed, unless --allow-failures is set.
 --cores divides the network into parts that run at the same time; the result is
 the same. It pays for networks with many hosts that send.
+--set changes a setting. With several values, or with --seeds, there are as many
+runs, each of them the same wherever it is played: --jobs of them at a time.
+A table has the medians over the seeds and compares the values of the settings,
+seed by seed. With --out each run leaves a line in runs.jsonl, and the same
+command goes on where it was interrupted. --shard plays a part of the runs, on
+another machine, and --merge puts the parts together.
 docs/fabric.md explains what there is to be seen.`,
 		Example: `  rocev2 sim incast
   rocev2 sim incast --print > my.toml
-  rocev2 sim my.toml --seed 7 --out result --cores 2`,
-		Args: oneScenario,
-		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, io, args[0]) },
+  rocev2 sim my.toml --seed 7 --out result --cores 2
+  rocev2 sim permutation --set network.routing=ecmp,spray --seeds 1-20
+  rocev2 sim my.toml --seeds 1-1000 --shard 3/8 --out shard-3
+  rocev2 sim --merge shard-*`,
+		Args: f.arguments,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if f.many.merge {
+				return f.mergeRuns(io.out, args)
+			}
+			return f.run(cmd, io, args[0])
+		},
 	}
 	fs := cmd.Flags()
 	fs.Uint64Var(&f.seed, "seed", 0, "of all that is random, instead of the scenario's")
@@ -66,6 +83,7 @@ docs/fabric.md explains what there is to be seen.`,
 	fs.BoolVar(&f.progress, "progress", false, "show on standard error how far a long run is, also where that is no terminal")
 	fs.BoolVar(&f.failures, "allow-failures", false, "the exit status is 0 though flows have failed")
 	fs.BoolVar(&f.print, "print", false, "print the scenario, and play nothing")
+	f.manyFlags(fs)
 	return cmd
 }
 
@@ -74,6 +92,18 @@ func (f *simFlags) run(cmd *cobra.Command, io streams, name string) error {
 	text, file, err := scenarioText(name)
 	if err != nil {
 		return usageError{err}
+	}
+	plan, err := f.many.plan(name, text)
+	if err != nil {
+		return err
+	}
+	if f.many.asked(plan) {
+		return f.manyRuns(cmd, io, plan)
+	}
+	for _, s := range plan.Settings {
+		if text, err = lab.Set(text, s.Key, s.Values[0]); err != nil {
+			return usagef("--set: %w", err)
+		}
 	}
 	if f.print {
 		_, err := io.out.Write(text)
@@ -100,8 +130,14 @@ func (f *simFlags) run(cmd *cobra.Command, io streams, name string) error {
 	return f.simulate(cmd, io, s, text, wrong)
 }
 
-// oneScenario checks the arguments.
-func oneScenario(_ *cobra.Command, args []string) error {
+// arguments checks them.
+func (f *simFlags) arguments(_ *cobra.Command, args []string) error {
+	if f.many.merge {
+		if len(args) == 0 {
+			return usagef("--merge takes the directories that --out of the shards has named")
+		}
+		return nil
+	}
 	if len(args) != 1 {
 		return usagef("sim takes one scenario, a name or a file: %s", strings.Join(lab.Names(), ", "))
 	}
@@ -186,7 +222,7 @@ func (f *simFlags) simulate(cmd *cobra.Command, io streams, s lab.Scenario, text
 		return failed
 	}
 	took := time.Since(began)
-	_, err := r.WriteTo(io.out)
+	err := f.write(io.out, r)
 	if n := r.Totals.Events; n > 0 {
 		fmt.Fprintf(io.err, "played in %v, %v an event\n", took.Round(time.Millisecond), took/time.Duration(n))
 	}
@@ -197,6 +233,17 @@ func (f *simFlags) simulate(cmd *cobra.Command, io streams, s lab.Scenario, text
 		failed = wrong(fmt.Errorf("%d flows have failed; with --allow-failures that is no error", n))
 	}
 	return errors.Join(failed, err)
+}
+
+// write writes a result.
+func (f *simFlags) write(w io.Writer, r *lab.Result) error {
+	if f.json {
+		e := json.NewEncoder(w)
+		e.SetIndent("", "  ")
+		return e.Encode(r.Summary())
+	}
+	_, err := r.WriteTo(w)
+	return err
 }
 
 // simProgress returns what shows how far a run is: virtual time, what is open,
@@ -244,6 +291,7 @@ func writeResult(r *lab.Result, dir string) (err error) {
 		}
 		err = errors.Join(err, e)
 	}
+	write("result.json", func(w io.Writer) error { return (&simFlags{json: true}).write(w, r) })
 	write("result.txt", func(w io.Writer) error { _, err := r.WriteTo(w); return err })
 	for _, p := range r.Plots() {
 		write(p.Name+".svg", p.WriteSVG)

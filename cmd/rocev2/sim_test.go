@@ -1,9 +1,13 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -262,6 +266,96 @@ func TestSimProgress(t *testing.T) {
 		}
 		if show(c.at); errs.String() != c.want {
 			t.Errorf("it says %q, want %q", errs.String(), c.want)
+		}
+	}
+}
+
+// Parts of a sweep that are played by processes of their own, one of which is
+// killed and played again, have together what one process has.
+func TestSimShards(t *testing.T) {
+	t.Parallel()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	file := filepath.Join(dir, "tiny.toml")
+	if err := os.WriteFile(file, []byte(tinyScenario), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	sweep := []string{file, "--set", "adapter.control=window,static", "--set", "traffic.0.bytes=64KiB,1MiB", "--seeds", "1-40"}
+	out := func(i int) string { return filepath.Join(dir, fmt.Sprint("shard-", i)) }
+	shard := func(i int) *exec.Cmd {
+		cmd := exec.CommandContext(t.Context(), self, append([]string{"sim", "--json", "--jobs", "1", "--shard", fmt.Sprintf("%d/3", i), "--out", out(i)}, sweep...)...)
+		cmd.Env = append(os.Environ(), demoPeerEnv+"=1")
+		return cmd
+	}
+	killed := shard(1)
+	lines, err := killed.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := killed.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bufio.NewReader(lines).ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
+	killed.Process.Kill()
+	killed.Wait()
+	// What it was writing may be there in part.
+	f, err := os.OpenFile(filepath.Join(out(1), runsFile), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteString(`{"plan":"`); err != nil || f.Close() != nil {
+		t.Fatal(err)
+	}
+	if code, _, errs := runSim(t, "--merge", out(1)); code == exitOK || !strings.Contains(errs, "of 160 runs") {
+		t.Errorf("a part is merged: exit status %d\n%s", code, errs)
+	}
+	for i := range 3 {
+		if text, err := shard(i + 1).CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, text)
+		}
+	}
+	code, merged, errs := runSim(t, "--merge", out(1), out(2), out(3))
+	if code != exitOK {
+		t.Fatalf("exit status %d\n%s", code, errs)
+	}
+	code, whole, errs := runSim(t, append(sweep, "--out", filepath.Join(dir, "whole"))...)
+	if code != exitOK || whole != merged || !strings.Contains(whole, "40 pairs") {
+		t.Errorf("exit status %d\n%s\nat once\n%s\nin shards\n%s", code, errs, whole, merged)
+	}
+	// Again: all is there.
+	if code, again, errs := runSim(t, append(sweep, "--out", filepath.Join(dir, "whole"))...); code != exitOK || again != whole {
+		t.Errorf("exit status %d\n%s\n%s", code, errs, again)
+	}
+	if code, _, errs := runSim(t, append(sweep, "--seeds", "1-3", "--out", out(1))...); code == exitOK || !strings.Contains(errs, "of the sweep") {
+		t.Errorf("records of another sweep are added to: exit status %d\n%s", code, errs)
+	}
+}
+
+// One run may have settings, too, and a result that programs read.
+func TestSimSet(t *testing.T) {
+	t.Parallel()
+	code, out, errs := runSim(t, "incast", "--set", "until=200us", "--set", "warm=1us", "--set", "network.hosts=4", "--set", "traffic.0.senders=2", "--json")
+	var s lab.Summary
+	if err := json.Unmarshal([]byte(out), &s); code != exitOK || err != nil || s.Hosts != 4 || s.VirtualUs != 200 {
+		t.Errorf("exit status %d, %v, %+v\n%s", code, err, s, errs)
+	}
+	for want, args := range map[string][]string{
+		"--trace is for one run":   {"incast", "--seeds", "1-2", "--trace", "x"},
+		"--shard is \"4/3\"":       {"incast", "--seeds", "1-2", "--shard", "4/3"},
+		"--seeds: \"x\"":           {"incast", "--seeds", "x"},
+		"network.hosts is 9999999": {"incast", "--set", "network.hosts=9999999,2"},
+		"--set: \"x\"":             {"incast", "--set", "x"},
+		"--merge takes":            {"--merge"},
+		"there is no":              {"--merge", "/nowhere"},
+		"cannot both":              {"incast", "--seeds", "1-2", "--seed", "3"},
+	} {
+		if code, _, errs := runSim(t, args...); code == exitOK || !strings.Contains(errs, want) {
+			t.Errorf("%q: exit status %d, %q; want %q", args, code, errs, want)
 		}
 	}
 }

@@ -81,8 +81,12 @@ func (r *Result) Rates() (rates []Rate, sum Rate, jain float64) {
 
 // Spread are statistics of numbers.
 type Spread struct {
-	N                        int
-	Mean, P50, P95, P99, Max float64
+	N    int     `json:"flows"`
+	Mean float64 `json:"mean"`
+	P50  float64 `json:"p50"`
+	P95  float64 `json:"p95"`
+	P99  float64 `json:"p99"`
+	Max  float64 `json:"max"`
 }
 
 // Slowdowns returns the spread of the slowdowns of completed flows with more

@@ -115,6 +115,18 @@ func Run(ctx context.Context, s Scenario) (*Result, error) {
 	return res, nil
 }
 
+// Check returns the error with which Run would refuse a scenario. The network
+// is built for that, and not played.
+func Check(s Scenario) error {
+	c := cores.New(1)
+	defer c.Close()
+	s.Cores = 1
+	if _, err := newRun(&s, c.Do); err != nil {
+		return s.errorf("%w", err)
+	}
+	return nil
+}
+
 func newRun(s *Scenario, parallel func(int, func(int))) (*run, error) {
 	if err := s.check(); err != nil {
 		return nil, err

@@ -70,6 +70,7 @@ var layers = map[string][]string{
 	"fabric/plot":     {},
 	"fabric/lab": {"fabric/event", "fabric/cores", "fabric/network", "fabric/topology", "fabric/traffic", "fabric/adapter", "fabric/plot",
 		"ib", "rocev2", "qp", "qp/cc", "qp/trace", "hca/engine", "internal/closest", "internal/tomllines"},
+	"fabric/sweep": {"fabric/lab"},                                                                                                      // many runs of a scenario
 	"fabric/world": {"fabric/event", "fabric/network", "rocev2/clock", "hca/task", "rocev2", "hca/engine", "transport", "hca", "verbs"}, // above the verbs: it runs programs
 
 	"hca/engine": {"rocev2/clock", "internal/heap", "rocev2", "ib", "memreg", "qp", "transport"}, // of transport only the batches and the path, which are plain data
@@ -108,7 +109,7 @@ var layers = map[string][]string{
 	// Programs import verbs, and a kind of link where they want another
 	// one. What is below verbs (ib, memreg, qp, hca) is not theirs.
 	"programs/interop/...": {"hca/task", "verbs", "rdma/cm", "rdma/rdmanet", "programs/interop/..."},
-	"cmd/...":              {"verbs", "qp/trace", "transport/...", "rocev2/mad", "observe/dissect", "programs/interop/...", "observe/doctor/...", "rdma", "cmd/rocev2d/server/...", "programs", "transport/owner", "fabric/lab", "internal/closest", "internal/tomllines", "internal/sockfilter", "internal/userdir", "cmd/..."},
+	"cmd/...":              {"verbs", "qp/trace", "transport/...", "rocev2/mad", "observe/dissect", "programs/interop/...", "observe/doctor/...", "rdma", "cmd/rocev2d/server/...", "programs", "transport/owner", "fabric/lab", "fabric/sweep", "internal/closest", "internal/tomllines", "internal/sockfilter", "internal/userdir", "cmd/..."},
 
 	"cmd/build": {"rocev2"}, // what the commands say of the processor
 
