@@ -1,8 +1,6 @@
 package server
 
 import (
-	"github.com/gosoftroce/rocev2/transport/owner"
-
 	"cmp"
 	"fmt"
 	"net/http"
@@ -13,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gosoftroce/rocev2/cmd/rocev2d/server/config"
+	"github.com/gosoftroce/rocev2/transport/owner"
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
@@ -280,6 +279,7 @@ type leaseInfo struct {
 	Made        uint64    `json:"queue_pairs_made"` // since the beginning
 	// Reached are peers that queue pairs were connected to: the first ones.
 	Reached  []owner.Peer `json:"reached"`
+	Work     owner.Work   `json:"work"`
 	Peers    []string     `json:"peers"` // the first ones
 	Services []string     `json:"services"`
 }
@@ -297,7 +297,7 @@ func (h *handlers) apiLeases(r *http.Request) (any, error) {
 			info := leaseInfo{Device: d.addr(), Process: l.PID, User: l.UID, Command: clip(l.Command), Own: l.PID == os.Getpid(),
 				Slot: l.Slot, Slots: l.Slots, Since: l.Since, QueuePairs: l.QPs, Connections: l.Connections,
 				TxPackets: l.TxPackets, RxPackets: l.RxPackets, TxBytes: l.TxBytes, RxBytes: l.RxBytes,
-				TxShm: l.TxShm, RxShm: l.RxShm, Made: l.MadeQPs, Reached: append([]owner.Peer{}, l.Reached...), Peers: []string{}, Services: []string{}}
+				TxShm: l.TxShm, RxShm: l.RxShm, Made: l.MadeQPs, Reached: append([]owner.Peer{}, l.Reached...), Work: l.Work, Peers: []string{}, Services: []string{}}
 			for _, p := range l.Peers[:min(len(l.Peers), maxLeasePeers)] {
 				info.Peers = append(info.Peers, p.String())
 			}
