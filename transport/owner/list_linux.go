@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/gosoftroce/rocev2/transport/lease"
@@ -87,14 +88,31 @@ func List(addr netip.Addr, port uint16) (leases, ended []Lease, err error) {
 	for _, conn := range lease.DialOwners(addr, port) {
 		var l, e []Lease
 		if err != nil {
-			if l, e, err = ask(conn); err == nil {
-				leases, ended = l, e
+			if l, e, err = ask(conn); err == nil && !slices.ContainsFunc(l, isOwn) {
+				err = lease.ErrNoOwner
 			}
+			leases, ended = l, e
 		}
 		conn.Close()
 	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("owner: %v: %w", addr, err)
+	}
+	return leases, ended, nil
+}
+
+func isOwn(l Lease) bool { return l.PID == os.Getpid() }
+
+// ListAt is List of the owner whose socket has the path (lease.Sockets). This
+// process need not have a lease.
+func ListAt(path string) (leases, ended []Lease, err error) {
+	conn, err := lease.Dial(path)
+	if err == nil {
+		defer conn.Close()
+		leases, ended, err = ask(conn)
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("owner: %s: %w", path, err)
 	}
 	return leases, ended, nil
 }
@@ -106,7 +124,6 @@ func ask(conn *net.UnixConn) (leases, ended []Lease, err error) {
 	if _, err := conn.Write((&lease.Message{List: true}).Append(nil)); err != nil {
 		return nil, nil, err
 	}
-	own := false
 	for b := make([]byte, mostListed); ; {
 		n, err := conn.Read(b)
 		if err != nil {
@@ -116,16 +133,13 @@ func ask(conn *net.UnixConn) (leases, ended []Lease, err error) {
 		switch err := json.Unmarshal(b[:n], &m); {
 		case err != nil:
 			return nil, nil, fmt.Errorf("%w: %w", errNotListed, err)
-		case m.Over && own:
-			return leases, ended, nil
 		case m.Over:
-			return nil, nil, lease.ErrNoOwner
+			return leases, ended, nil
 		case m.Lease == nil:
 			return nil, nil, errNotListed
 		case m.Ended:
 			ended = append(ended, *m.Lease)
 		default:
-			own = own || m.Lease.PID == os.Getpid()
 			leases = append(leases, *m.Lease)
 		}
 	}

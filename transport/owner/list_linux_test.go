@@ -6,6 +6,8 @@ import (
 	"errors"
 	"net"
 	"os"
+	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/gosoftroce/rocev2/internal/testnet"
@@ -39,6 +41,12 @@ func TestListOfLeases(t *testing.T) {
 	if len(ended) != 2 || ended[0].Command != "past" { // it is the owner's own user, who is told of all
 		t.Errorf("past leases: %+v", ended)
 	}
+	if at, _, err := owner.ListAt(o.Socket()); err != nil || len(at) != 1 {
+		t.Errorf("%d leases at %s: %v", len(at), o.Socket(), err)
+	}
+	if found := lease.Sockets(); !slices.ContainsFunc(found, func(s string) bool { return filepath.Base(s) == "127.0.0.1" }) {
+		t.Errorf("sockets: %v", found)
+	}
 	if s := o.Stats(); s.Granted != 1 || s.Refused != 0 {
 		t.Errorf("%+v", s)
 	}
@@ -53,7 +61,7 @@ func TestListOfAnotherRelease(t *testing.T) {
 	o := own(t, owner.Config{})
 	path, addr := o.Socket(), o.Addr()
 	o.Close()
-	for _, answer := range []string{`{"refused":{"reason":"bad request","text":"?"}}`, "", "nonsense", `{"over":true}`, `{}`} {
+	for _, answer := range []string{`{"refused":{"reason":"bad request","text":"?"}}`, "", "nonsense", `{}`, `{"lease":7}`} {
 		door, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
 		if err != nil {
 			t.Fatal(err)
