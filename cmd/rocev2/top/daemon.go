@@ -59,8 +59,8 @@ const (
 	mostAnswer = 32 << 20
 )
 
-// Queue pairs come in pages of the most that the daemon gives. The first ones
-// are looked at: mostPages of them.
+// Queue pairs come in pages of the most that the daemon gives. mostPages of
+// them are looked at.
 const (
 	pageSize  = 1000
 	mostPages = 4
@@ -238,12 +238,18 @@ func (l *leasesAnswer) addTo(s *Sample) {
 	}
 }
 
-// queuePairs adds the queue pairs: the first ones, where there are very many.
+// queuePairs adds the queue pairs. Where there are very many it adds those that
+// have sent most: the daemon sorts them, which costs it a look at all of them.
 func (d *Daemon) queuePairs(ctx context.Context, s *Sample) error {
-	for page := range mostPages {
+	order := ""
+	for page := 0; page < mostPages; page++ {
 		var a qpsAnswer
-		if err := d.get(ctx, fmt.Sprintf("qps?limit=%d&offset=%d", pageSize, page*pageSize), &a); err != nil {
+		if err := d.get(ctx, fmt.Sprintf("qps?limit=%d&offset=%d%s", pageSize, page*pageSize, order), &a); err != nil {
 			return err
+		}
+		if a.Total > mostPages*pageSize && order == "" {
+			order, page = "&sort=-tx_bytes", -1
+			continue
 		}
 		s.QPsTotal = a.Total
 		for _, i := range a.Items {

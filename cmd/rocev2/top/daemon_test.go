@@ -57,6 +57,32 @@ func TestDaemon(t *testing.T) {
 	}
 }
 
+// Of very many queue pairs those are looked at that have sent most.
+func TestDaemonOfManyQPs(t *testing.T) {
+	t.Parallel()
+	var asked []string
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !strings.HasSuffix(r.URL.Path, "/qps") {
+			_, _ = w.Write([]byte("{}"))
+			return
+		}
+		asked = append(asked, r.URL.RawQuery)
+		_, _ = w.Write([]byte(`{"total":5000,"items":[` + strings.Repeat("{},", 999) + "{}]}"))
+	}))
+	defer s.Close()
+	d, err := NewDaemon(s.URL, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := d.Sample(t.Context())
+	if err != nil || len(got.QPs) != 4000 || got.QPsTotal != 5000 {
+		t.Errorf("%d of %d, %v", len(got.QPs), got.QPsTotal, err)
+	}
+	if len(asked) != 5 || asked[1] != "limit=1000&offset=0&sort=-tx_bytes" || asked[4] != "limit=1000&offset=3000&sort=-tx_bytes" {
+		t.Errorf("%q", asked)
+	}
+}
+
 // What is no daemon, or refuses, is told in words, and the token goes nowhere
 // else.
 func TestDaemonErrors(t *testing.T) {
