@@ -86,6 +86,7 @@ type programRun struct {
 	name  string
 	begin time.Time
 	held  *os.File
+	last  []programs.Used // that the daemon has told last
 }
 
 // askEvery is how often processes are asked for their counters.
@@ -104,16 +105,19 @@ func (r *programRun) wait(cmd *exec.Cmd) error {
 		case err := <-ended:
 			return err
 		case <-tick.C:
-			_, _ = programs.Report(r.held) // the last one tells of errors
+			if list, err := programs.Report(r.held); err == nil { // the last one tells of errors
+				r.last = list
+			}
 		}
 	}
 }
 
-// tell writes what was used.
+// tell writes what was used. Where the daemon has ended meanwhile that is what
+// it told last.
 func (r *programRun) tell(w io.Writer, format, program string) error {
 	list, err := programs.Report(r.held)
 	if err != nil {
-		return err
+		list = append(r.last, programs.Used{Lack: err.Error()})
 	}
 	report := r.of(program, list)
 	if format == statsJSON {

@@ -35,7 +35,7 @@ const (
 
 // unknownDevice is a device whose leases are not known.
 type unknownDevice struct {
-	Device  string     `json:"device"`
+	Device  string     `json:"device"` // "": all, because the daemon has ended
 	Address netip.Addr `json:"address"`
 	Reason  string     `json:"reason"`
 }
@@ -138,7 +138,7 @@ func (r *useReport) judge() {
 		r.Summary = fmt.Sprintf("%s did not use RDMA: it opened devices, and no packet passed the network. Whatever data it exchanged went over another transport", r.Program)
 	case len(r.Unknown) > 0:
 		r.RDMA = rdmaUnknown
-		r.Summary = fmt.Sprintf("whether %s used RDMA is not known: another process owns the port, and does not tell", r.Program)
+		r.Summary = fmt.Sprintf("whether %s used RDMA is not known: %s", r.Program, r.Unknown[0].Reason)
 	default:
 		r.RDMA = rdmaNoDevice
 		r.Summary = r.Program + " has used no device of rocev2: no process of it has opened one, so it did not use RDMA"
@@ -152,6 +152,10 @@ func (r *useReport) text() string {
 		r.Processes[i].text(&b)
 	}
 	for _, u := range r.Unknown {
+		if u.Device == "" {
+			fmt.Fprintf(&b, "rocev2 run: the daemon has ended, and what was done after it told last is not known: %s\n", u.Reason)
+			continue
+		}
 		fmt.Fprintf(&b, "rocev2 run: who used %s (%v) is not known: %s\n", u.Device, u.Address, u.Reason)
 	}
 	fmt.Fprintf(&b, "rocev2 run: %s.\n", r.Summary)
