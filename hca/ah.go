@@ -37,6 +37,7 @@ func (pd *PD) MakeAH(h *AH, av ib.AddressVector) error {
 	h.pd, h.handle.Domain, h.handle.Keeper = pd, pd.core, h
 	h.handle.SetVector(made)
 	pd.handles[h] = struct{}{}
+	pd.owner.dev.use.reach(&av)
 	return nil
 }
 

@@ -71,6 +71,14 @@ func (p *Program) look() {
 // Posts says that the program is about to post.
 func (p *Program) Posts() { p.first.side.changeHabit(wake.Habit.Posts) }
 
+// CountRequests has the owner of the port learn which send requests the program
+// has posted: it calls sum, which must not wait.
+func (p *Program) CountRequests(sum func() []transport.UsedOperation) {
+	p.dev.use.mu.Lock()
+	p.dev.use.requests = sum
+	p.dev.use.mu.Unlock()
+}
+
 // A thread that is no goroutine takes the place of a program in CQ.Wait by two
 // calls: it waits in between, by poll(2).
 

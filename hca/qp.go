@@ -145,7 +145,7 @@ func (c *Context) addQP(config qp.Config) (*QP, error) {
 			return nil, ErrClosed
 		case added:
 			if config.Type != ib.GSI {
-				c.dev.use.create()
+				c.dev.use.create(config.Type)
 			}
 			return q, nil
 		case config.Type == ib.GSI:
@@ -216,7 +216,7 @@ func (q *QP) modify(a *ib.Attr, mask ib.AttrMask) (sent <-chan struct{}, err err
 		return nil, err
 	}
 	if mask&ib.AttrAV != 0 {
-		q.owner.dev.use.connect(&a.AV)
+		q.owner.dev.use.connect(q.typ, q.QPN(), a)
 	}
 	q.flush()
 	if mask&ib.AttrState != 0 && (a.State == ib.StateErr || a.State == ib.StateReset) {

@@ -33,13 +33,14 @@ type Port struct {
 	Leases []owner.Lease // with that of this process
 	Ended  []owner.Lease // the last ones that have ended, the oldest first
 	Past   owner.Lease   // the sums of all that have ended: counters alone
+	Lack   error         // why leases are not known: another process owns the port, and does not tell
 }
 
 // OpenDevice owns the port of a local address, opens a device there, and has
 // programs find both.
 func (h *Host) OpenDevice(addr netip.Addr, c verbs.Config) error {
 	ended := new(Ended)
-	port, err := owner.Listen(owner.Config{Addr: addr, Dir: h.PortDir(), Allow: h.allows, Quota: h.config.Quota, Ended: ended.Add, Changed: h.leasesChange, Log: h.log})
+	port, err := owner.Listen(owner.Config{Addr: addr, Dir: h.PortDir(), Allow: h.allows, Quota: h.config.Quota, Ended: ended.Add, Past: ended.Leases, Changed: h.leasesChange, Log: h.log})
 	if err != nil {
 		return err
 	}
@@ -53,8 +54,8 @@ func (h *Host) OpenDevice(addr netip.Addr, c verbs.Config) error {
 var errNoOwner = fmt.Errorf("the port of the address has no owner: %w", os.ErrNotExist)
 
 // ShareDevice opens a device on a local address whose port another process
-// owns. The leases of programs are then of that owner, and this host does not
-// know them.
+// owns. The leases of programs are then of that owner, which this host asks for
+// those of its user.
 func (h *Host) ShareDevice(addr netip.Addr, c verbs.Config) error {
 	dev, err := verbs.OpenAddr(addr, c)
 	if err != nil {
@@ -129,9 +130,14 @@ func (d *device) describe() Port {
 	p := Port{Name: d.name, Addr: d.Addr()}
 	// The leases come first: one that ends meanwhile is in both rather
 	// than in none.
-	if d.port != nil {
-		p.Leases = d.port.Leases()
+	if d.port == nil {
+		p.Leases, p.Ended, p.Lack = owner.List(p.Addr, 0)
+		for i := range p.Ended {
+			p.Past.Add(&p.Ended[i])
+		}
+		return p
 	}
+	p.Leases = d.port.Leases()
 	p.Ended, p.Past = d.ended.Latest()
 	return p
 }

@@ -27,6 +27,12 @@ func (e *Ended) Add(l owner.Lease) {
 	e.sum.Add(&l)
 }
 
+// Leases is owner.Config.Past.
+func (e *Ended) Leases() []owner.Lease {
+	list, _ := e.Latest()
+	return list
+}
+
 // Latest returns the last leases that have ended, the oldest first, and the sum
 // of the counters of all.
 func (e *Ended) Latest() ([]owner.Lease, owner.Lease) {

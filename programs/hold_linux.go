@@ -132,23 +132,32 @@ func (h *Host) report(conn *net.UnixConn) error {
 		return err
 	}
 	for _, p := range h.Ports() {
-		for _, list := range [][]owner.Lease{p.Ended, p.Leases} {
+		if p.Lack != nil {
+			if err := writeUsed(conn, Used{Device: p.Name, Addr: p.Addr, Lack: p.Lack.Error()}); err != nil {
+				return err
+			}
+		}
+		for i, list := range [][]owner.Lease{p.Ended, p.Leases} {
 			for _, l := range list {
 				if len(l.Peers) > mostPeers {
 					l.Peers = l.Peers[:mostPeers]
 				}
 				l.Services = nil
-				b, err := json.Marshal(Used{Device: p.Name, Addr: p.Addr, Lease: l})
-				if err == nil {
-					_, err = conn.Write(b)
-				}
-				if err != nil {
+				if err := writeUsed(conn, Used{Device: p.Name, Addr: p.Addr, Lease: l, Ended: i == 0, Runs: true}); err != nil {
 					return err
 				}
 			}
 		}
 	}
 	_, err := conn.Write([]byte(endText))
+	return err
+}
+
+func writeUsed(conn net.Conn, u Used) error {
+	b, err := json.Marshal(u)
+	if err == nil {
+		_, err = conn.Write(b)
+	}
 	return err
 }
 
@@ -163,6 +172,9 @@ type Used struct {
 	Device string
 	Addr   netip.Addr
 	Lease  owner.Lease
+	Ended  bool   // the lease has
+	Runs   bool   // Lease.Run is known; false: the daemon is of another release
+	Lack   string // not "": there is no lease here, but this reason why those of the device are not known
 }
 
 // Report asks the host, on the connection that Hold has returned, for all

@@ -123,8 +123,13 @@ func TestAnAddressHasOneOwner(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(other.config.Dir, "dev/infiniband/uverbs0")); err != nil {
 		t.Error(err)
 	}
-	if mine, its := h.Ports()[0].Leases, other.Ports()[0].Leases; len(mine) != 2 || len(its) != 0 {
-		t.Errorf("the owner has the leases %v, the other %v", mine, its)
+	its := other.Ports()[0]
+	if mine := h.Ports()[0].Leases; len(mine) != 2 || len(its.Leases) != 2 || its.Lack != nil {
+		t.Errorf("the owner has the leases %v, the other %v, %v", mine, its.Leases, its.Lack)
+	}
+	h.Close()
+	if its = other.Ports()[0]; len(its.Leases) != 0 || its.Lack == nil {
+		t.Errorf("when the owner has ended, the other has the leases %v", its.Leases)
 	}
 }
 

@@ -119,7 +119,7 @@ func startDaemon(ctx context.Context, dir string, f programFlags, addrs []netip.
 	cmd.Dir = "/"
 	cmd.Stderr = log
 	cmd.ExtraFiles = []*os.File{theirs}
-	cmd.Env = append(os.Environ(), readyEnv+"=3")
+	cmd.Env = append(withoutRun(os.Environ()), readyEnv+"=3")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	err = cmd.Start()
 	theirs.Close()

@@ -11,8 +11,20 @@ type programFlags struct {
 	devices  []string
 	hardware bool
 	shm      bool
-	stats    bool
+	stats    string // statsText or statsJSON
+	report   string // file for them
 	serve    string // directory: be the daemon
+}
+
+// check checks the flags, and fills in what they imply.
+func (f *programFlags) check() error {
+	if f.report != "" && f.stats == "" {
+		f.stats = statsText
+	}
+	if f.stats != "" && f.stats != statsText && f.stats != statsJSON {
+		return usagef("--stats=%s: the format is text or json", f.stats)
+	}
+	return nil
 }
 
 const runLong = `Run an unmodified verbs program, with the libibverbs and librdmacm of the
@@ -27,12 +39,11 @@ a daemon, which run starts, and which ends a second after the last of them.
 Without --device the daemon of the system is used, if there is one (/run/rocev2).
 Go programs of the same user share the port, too, without run.
 
---stats writes to standard error when the program has ended which transport was
-used: for each process and device what it has sent and received, its queue
-pairs that are open, and its peers. It says so where no process has opened a
-device. Processes that begin meanwhile on the same daemon are in it, too. Where
-another process owns the port (rocev2d), that one knows them, and --stats does
-not: see its page and its metrics.
+--stats writes to standard error when the program has ended which transport it
+and its children have used: for each process and device the bytes sent and
+received, the queue pairs by type, the requests posted by operation, and the
+peers. The last line says whether RDMA was used. --stats=json writes one line
+of JSON, --stats-file writes either to a file.
 
 Static programs and setuid programs cannot be run so: they load no library that
 is named from outside. Nor can programs for musl, whose loader refuses it.
@@ -60,7 +71,7 @@ func newRunProgram(io streams) *cobra.Command {
 			if len(args) == 0 && f.serve == "" {
 				return usagef("which program? rocev2 run -- PROGRAM [ARGUMENT]...")
 			}
-			return nil
+			return f.check()
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if f.serve != "" {
@@ -75,7 +86,9 @@ func newRunProgram(io streams) *cobra.Command {
 	fs.StringSliceVarP(&f.devices, "device", "d", nil, "an `address` of this host or an interface; may be repeated, each is a device")
 	fs.BoolVar(&f.hardware, "hardware", false, "programs see the kernel's RDMA devices, too")
 	fs.BoolVar(&f.shm, "shm", false, "packets to other processes of this host go through shared memory")
-	fs.BoolVar(&f.stats, "stats", false, "at the end, tell which transport the program has used")
+	fs.Var(statsFlag{&f.stats}, "stats", "at the end, tell which transport the program has used; --stats=json tells it as a line of JSON")
+	fs.Lookup("stats").NoOptDefVal = statsText
+	fs.StringVar(&f.report, "stats-file", "", "write that to a `FILE` instead of the standard error")
 	fs.StringVar(&f.serve, "serve", "", "be the daemon of a directory")
 	if err := fs.MarkHidden("serve"); err != nil {
 		panic(err)

@@ -51,8 +51,8 @@ func runProgram(ctx context.Context, s streams, f programFlags, args []string) e
 		return err
 	}
 	env := programEnv(os.Environ(), dir, library)
-	if f.stats {
-		return runWithStats(s, held, path, args, env)
+	if f.stats != "" {
+		return runWithStats(s, held, f, path, args, env)
 	}
 	// The program keeps the connection, so the daemon lasts as long.
 	if err := held.keepOverExec(); err != nil {

@@ -1,16 +1,15 @@
 package main
 
 import (
-	"cmp"
+	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net/netip"
 	"os"
 	"os/exec"
 	"os/signal"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -20,15 +19,23 @@ import (
 
 	"github.com/gosoftroce/rocev2/programs"
 	"github.com/gosoftroce/rocev2/transport/lease"
-	"github.com/gosoftroce/rocev2/transport/owner"
 )
 
 // runWithStats runs the program as a child, and tells at the end what it and
 // its children have used.
-func runWithStats(s streams, held *heldDaemon, path string, args, env []string) error {
+func runWithStats(s streams, held *heldDaemon, f programFlags, path string, args, env []string) (err error) {
 	defer held.file.Close()
-	begin := time.Now()
-	cmd := &exec.Cmd{Path: path, Args: args, Env: env, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
+	out := s.err
+	if f.report != "" {
+		file, err := os.Create(f.report)
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		out = file
+	}
+	r := &programRun{name: nameRun(env), begin: time.Now(), held: held.file}
+	cmd := &exec.Cmd{Path: path, Args: args, Env: append(withoutRun(env), lease.RunEnv+"="+r.name), Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 	defer signal.Stop(signals)
@@ -42,12 +49,9 @@ func runWithStats(s streams, held *heldDaemon, path string, args, env []string) 
 			}
 		}
 	}()
-	err := waitAndAsk(cmd, held.file)
-	list, e := programs.Report(held.file)
-	if e != nil {
+	err = r.wait(cmd)
+	if e := r.tell(out, f.stats, args[0]); e != nil {
 		fmt.Fprintf(s.err, "rocev2 run: %v\n", e)
-	} else {
-		writeUse(s.err, args[0], sinceThen(list, begin))
 	}
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) {
@@ -59,13 +63,39 @@ func runWithStats(s streams, held *heldDaemon, path string, args, env []string) 
 	return statusError{nil, exit.ExitCode()}
 }
 
+// withoutRun returns an environment without the name of a run.
+func withoutRun(env []string) []string {
+	return slices.DeleteFunc(slices.Clone(env), func(s string) bool { return strings.HasPrefix(s, lease.RunEnv+"=") })
+}
+
+// nameRun returns a name for a run in an environment. In that of another run it
+// begins with the name of that one, as far as there is room.
+func nameRun(env []string) string {
+	own := rand.Text()
+	for _, s := range env {
+		if outer, ok := strings.CutPrefix(s, lease.RunEnv+"="); ok && outer != "" && len(outer) < 200 {
+			return outer + "-" + own
+		}
+	}
+	return own
+}
+
+// programRun is a run of a program whose processes the daemon knows by its
+// name.
+type programRun struct {
+	name  string
+	begin time.Time
+	held  *os.File
+	last  []programs.Used // that the daemon has told last
+}
+
 // askEvery is how often processes are asked for their counters.
 const askEvery = 250 * time.Millisecond
 
-// waitAndAsk waits for the program. Meanwhile it has the daemon ask all
-// processes for their counters: one that ends by a signal, or by _exit in a
-// handler, tells none at its end.
-func waitAndAsk(cmd *exec.Cmd, held *os.File) error {
+// wait waits for the program. Meanwhile it has the daemon ask all processes for
+// their counters: one that ends by a signal, or by _exit in a handler, tells
+// none at its end.
+func (r *programRun) wait(cmd *exec.Cmd) error {
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	tick := time.NewTicker(askEvery)
@@ -75,9 +105,58 @@ func waitAndAsk(cmd *exec.Cmd, held *os.File) error {
 		case err := <-ended:
 			return err
 		case <-tick.C:
-			_, _ = programs.Report(held) // the last one tells of errors
+			if list, err := programs.Report(r.held); err == nil { // the last one tells of errors
+				r.last = list
+			}
 		}
 	}
+}
+
+// tell writes what was used. Where the daemon has ended meanwhile that is what
+// it told last.
+func (r *programRun) tell(w io.Writer, format, program string) error {
+	list, err := programs.Report(r.held)
+	if err != nil {
+		list = append(r.last, programs.Used{Lack: err.Error()})
+	}
+	report := r.of(program, list)
+	if format == statsJSON {
+		return json.NewEncoder(w).Encode(report)
+	}
+	_, err = io.WriteString(w, report.text())
+	return err
+}
+
+// of makes the report of a program from what the daemon has told.
+func (r *programRun) of(program string, list []programs.Used) *useReport {
+	u := &useReport{Program: program, Processes: []processUse{}}
+	own := list[:0:0]
+	for _, l := range list {
+		switch {
+		case l.Lack != "":
+			u.Unknown = append(u.Unknown, unknownDevice{l.Device, l.Addr, l.Lack})
+		case r.has(&l) && !slices.ContainsFunc(own, func(o programs.Used) bool { return sameLease(&o, &l) }): // one that was ending is in it twice
+			own = append(own, l)
+		}
+	}
+	for _, l := range withoutTries(own) {
+		u.add(&l)
+	}
+	u.judge()
+	return u
+}
+
+// has reports whether a lease is of the run. A daemon of an older release does
+// not know; then those are that have begun meanwhile.
+func (r *programRun) has(u *programs.Used) bool {
+	if !u.Runs {
+		return !u.Lease.Since.Before(r.begin)
+	}
+	return u.Lease.Run == r.name || strings.HasPrefix(u.Lease.Run, r.name+"-")
+}
+
+func sameLease(a, b *programs.Used) bool {
+	return a.Addr == b.Addr && a.Lease.Slot == b.Lease.Slot && a.Lease.Since.Equal(b.Lease.Since)
 }
 
 // dieOf ends this process as the program has ended. Go's own handlers, which
@@ -89,114 +168,4 @@ func dieOf(sig syscall.Signal) error {
 	_ = unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}) // the program's core is the one to look at
 	_ = unix.Kill(os.Getpid(), sig)
 	return statusError{nil, 128 + int(sig)}
-}
-
-// sinceThen returns the leases that began in this run. That of the daemon began
-// before.
-func sinceThen(list []programs.Used, begin time.Time) []programs.Used {
-	return slices.DeleteFunc(list, func(u programs.Used) bool { return u.Lease.Since.Before(begin) })
-}
-
-// writeUse tells what processes have used.
-func writeUse(w io.Writer, program string, list []programs.Used) {
-	if len(list) == 0 {
-		fmt.Fprintf(w, "rocev2 run: %s has used no device of rocev2: no process of it has opened one.\n"+
-			"It uses another transport, or its libraries have no support for verbs; rocev2 run -- ibv_devinfo shows the devices.\n"+
-			"Where another process owns the port of the device (rocev2d), that process tells of it.\n", program)
-		return
-	}
-	slices.SortStableFunc(list, func(a, b programs.Used) int {
-		return cmp.Or(cmp.Compare(a.Lease.PID, b.Lease.PID), strings.Compare(a.Device, b.Device))
-	})
-	list = withoutTries(list)
-	var sent, received uint64
-	told := true
-	for _, u := range list {
-		l := u.Lease
-		told = told && l.Told
-		sent, received = sent+l.TxPackets, received+l.RxPackets
-		fmt.Fprintf(w, "rocev2 run: %s, process %d, user %d, on %s (%v)\n", cmp.Or(l.Command, "?"), l.PID, l.UID, u.Device, u.Addr)
-		if !l.Told {
-			fmt.Fprintln(w, "  what it sent and received is not known: it ended soon, by _exit or a signal, and told nothing")
-			continue
-		}
-		fmt.Fprintf(w, "  sent      %s in %s%s\n", amount(l.TxBytes, "byte"), amount(l.TxPackets, "packet"), wayText(l.TxBytes, l.TxShm))
-		fmt.Fprintf(w, "  received  %s in %s%s\n", amount(l.RxBytes, "byte"), amount(l.RxPackets, "packet"), wayText(l.RxBytes, l.RxShm))
-		fmt.Fprintf(w, "  made      %s", amount(l.MadeQPs, "queue pair"))
-		if l.QPs > 0 || l.Connections > 0 {
-			fmt.Fprintf(w, "; open: %s, %s", amount(uint64(l.QPs), "queue pair"), amount(uint64(l.Connections), "connection"))
-		}
-		fmt.Fprintln(w)
-		if text := peersText(l.Reached, l.Peers, u.Addr); text != "" {
-			fmt.Fprintf(w, "  peers     %s\n", text)
-		}
-	}
-	if told && sent == 0 && received == 0 {
-		fmt.Fprintf(w, "rocev2 run: the devices were opened, and no packet passed the network: %s used another transport for its data, or stayed within one process.\n", program)
-	}
-}
-
-// withoutTries takes out what a process has opened and closed again unused,
-// where it has opened the device once more: libraries do so to see what there
-// is. The list is in order of processes and devices.
-func withoutTries(list []programs.Used) []programs.Used {
-	same := func(a, b programs.Used) bool { return a.Lease.PID == b.Lease.PID && a.Device == b.Device }
-	return slices.DeleteFunc(slices.Clone(list), func(u programs.Used) bool {
-		n := 0
-		for _, v := range list {
-			if same(u, v) && used(v.Lease) {
-				n++
-			}
-		}
-		return n > 0 && !used(u.Lease)
-	})
-}
-
-// used reports whether something may have been done with a lease.
-func used(l owner.Lease) bool {
-	return !l.Told || l.MadeQPs > 0 || l.TxPackets > 0 || l.RxPackets > 0 || l.Connections > 0
-}
-
-// wayText says how bytes went: through UDP, or through shared memory.
-func wayText(all, shm uint64) string {
-	switch {
-	case all == 0:
-		return ""
-	case shm == 0:
-		return ", by UDP"
-	case shm >= all:
-		return ", all through shared memory"
-	}
-	return fmt.Sprintf(", by UDP, and of them %s through shared memory", amount(shm, "byte"))
-}
-
-// peersText lists the peers of queue pairs, and those of connections that had
-// no queue pair here. It says which are known to be this software.
-func peersText(reached []lease.Peer, others []netip.Addr, own netip.Addr) string {
-	peers := slices.Clone(reached)
-	for _, a := range others {
-		if !slices.ContainsFunc(peers, func(p lease.Peer) bool { return p.Addr == a.Unmap() }) {
-			peers = append(peers, lease.Peer{Addr: a})
-		}
-	}
-	var names []string
-	for _, p := range peers {
-		name := p.Addr.String()
-		if p.Addr.Unmap() == own.Unmap() {
-			name += " (this address)"
-		}
-		if p.Native {
-			name += " (rocev2)"
-		}
-		names = append(names, name)
-	}
-	return strings.Join(names, ", ")
-}
-
-// amount is a number with what it counts.
-func amount(n uint64, unit string) string {
-	if n != 1 {
-		unit += "s"
-	}
-	return strconv.FormatUint(n, 10) + " " + unit
 }

@@ -170,7 +170,7 @@ var onlyIn = map[string][]string{
 	"github.com/prometheus/client_golang":            {"observe/metrics"},
 	"github.com/BurntSushi/toml":                     {"cmd/rocev2d/server/config", "fabric/lab"},
 	"github.com/spf13/cobra":                         {"cmd/describe", "cmd/rocev2", "cmd/rocev2d"},
-	"golang.org/x/sys/unix":                          {"programs", "programs/adapter", "programs/uverbs", "transport/udp", "transport/shm", "transport/lease", "transport/owner", "memreg/mapping", "hca", "e2e/...", "cmd/rocev2", "cmd/rocev2d", "observe/doctor/...", "internal/debian", "internal/testnet", "internal/isolated", "internal/userdir", "internal/sockfilter", "internal/dontfrag"},
+	"golang.org/x/sys/unix":                          {"cmd/rocev2/top", "programs", "programs/adapter", "programs/uverbs", "transport/udp", "transport/shm", "transport/lease", "transport/owner", "memreg/mapping", "hca", "e2e/...", "cmd/rocev2", "cmd/rocev2d", "observe/doctor/...", "internal/debian", "internal/testnet", "internal/isolated", "internal/userdir", "internal/sockfilter", "internal/dontfrag"},
 	"golang.org/x/sys/windows":                       {"internal/dontfrag", "memreg/mapping"},
 	"github.com/gosoftroce/rocev2/rocev2/layers":     {"e2e/..."},
 	"github.com/gosoftroce/rocev2/qp/qptest":         {},

@@ -30,6 +30,8 @@ type device struct {
 	index int
 	name  string // uverbs0
 	users int    // guarded by devices
+
+	requests uverbs.Requests // that the program has posted
 }
 
 // devices are those that are open, by their addresses.
@@ -96,6 +98,7 @@ func use(n node) (*device, error) {
 		return nil, errors.Join(err, dev.Close())
 	}
 	d := &device{verbs: dev, core: verbs.HCA(dev), index: n.index, name: "uverbs" + strconv.Itoa(n.index), users: 1}
+	d.core.Program().CountRequests(d.requests.Sum)
 	devices.open[n.addr] = d
 	return d, nil
 }
@@ -117,7 +120,7 @@ func (d *device) release() {
 // served is the device as its files see it.
 func (d *device) served() *uverbs.Device {
 	return &uverbs.Device{
-		Name: d.name, Dev: d.core, GUID: d.verbs.Query().NodeGUID,
+		Name: d.name, Dev: d.core, GUID: d.verbs.Query().NodeGUID, Requests: &d.requests,
 		Native:    func(peer netip.Addr) bool { return cm.Native(d.verbs, peer) },
 		OwnHandle: func() bool { return ucma.Datagrams(d.verbs.Addr()) },
 	}

@@ -61,7 +61,7 @@ func newLink(t testing.TB) *udp.Link {
 }
 
 func devices(t testing.TB, la, lb transport.Link) (a, b *Device) {
-	a = &Device{Name: "rxe_a", Dev: hca.New(hca.Config{}, la), GUID: 0x0102030405060708}
+	a = &Device{Name: "rxe_a", Requests: new(Requests), Dev: hca.New(hca.Config{}, la), GUID: 0x0102030405060708}
 	b = &Device{Name: "rxe_b", Dev: hca.New(hca.Config{}, lb)}
 	t.Cleanup(func() {
 		a.Dev.Close()

@@ -16,7 +16,7 @@ import (
 // inside of it.
 func looped(t testing.TB) (p *app, a, b *appQP) {
 	link, _ := fabric.Pair(netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2"))
-	d := &Device{Dev: hca.New(hca.Config{Loopback: true}, link)}
+	d := &Device{Dev: hca.New(hca.Config{Loopback: true}, link), Requests: new(Requests)}
 	t.Cleanup(func() { d.Dev.Close() })
 	p = start(t, d)
 	a, b = p.newQP(options{depth: 63, data: 64}), p.newQP(options{depth: 63, data: 64})

@@ -29,6 +29,9 @@ type Device struct {
 	// for a socket of datagrams, which so fail over Linux on RoCE.
 	OwnHandle func() bool
 
+	// Requests, if not nil, counts the send requests of all clients.
+	Requests *Requests
+
 	// Rings is how many bytes all queues of a client have together; 0 is
 	// for 256 MiB, 64 MiB where addresses have 32 bits.
 	Rings int

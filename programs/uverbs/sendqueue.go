@@ -26,6 +26,7 @@ type sendQueue struct {
 	limits    ring.Limits
 	handle    func(uint32) *ib.AddressHandle
 	domain    *hca.PD
+	requests  *Requests // where they are counted, or nil
 
 	mu      sync.Mutex // held to take and to post
 	ring    ring.Consumer
@@ -62,6 +63,7 @@ func (s *sendQueue) init(q *Queues, o *ownedQP, sl uint8) error {
 	s.owner, s.typ, s.cq, s.sl, s.signalAll = q, o.typ, o.send.core, sl, o.cap.SqSigAll != 0
 	s.limits = ring.Limits{SGE: int(o.cap.MaxSendSge), Inline: int(o.cap.MaxInlineData), Datagram: o.typ == ib.UD}
 	s.handle, s.domain = o.all.handles.numbered, o.pd.core
+	s.requests = o.all.dev.Requests
 	s.bell = doorbell{of: o.all.doorbells, qp: o.handle}
 	s.posted = make([]posted, min(o.sq.shape.Slots, mostPosted))
 	return s.ring.Init(o.sq.mem, o.sq.shape)
@@ -151,8 +153,8 @@ func (s *sendQueue) post(b *batch, n int) bool {
 	if status != ib.StatusSuccess {
 		i-- // it is not posted
 	}
-	s.longest = longestOf(b.wrs[:i])
 	m, err := s.owner.qp.PostSend(b.wrs[:i])
+	s.longest = s.requests.add(b.wrs[:i], m)
 	at := first + uint64(m) // the first one that was not posted
 	switch {
 	case errors.Is(err, ib.ErrState) || errors.Is(err, hca.ErrClosed):
@@ -297,12 +299,4 @@ func (s *sendQueue) gather() {
 	if s.ring.Released() < taken { // or it was completed before that was said
 		s.bell.offer(uint32(n))
 	}
-}
-
-// longestOf returns the bytes of the longest of some requests.
-func longestOf(wrs []ib.SendWR) (most uint64) {
-	for i := range wrs {
-		most = max(most, ib.TotalLength(wrs[i].SGList)+uint64(len(wrs[i].Inline)))
-	}
-	return most
 }

@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"math"
 	"net/netip"
 	"reflect"
 	"testing"
@@ -22,13 +23,25 @@ func TestCountsOf(t *testing.T) {
 	}
 	use.Link.TxPackets, use.Link.TxBytes, use.Link.TxShm = 15, 6000, 5
 	for i := range transport.MostUsedPeers {
-		use.Peers = append(use.Peers, transport.UsedPeer{Addr: netip.AddrFrom16([16]byte{0xfd, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, byte(i + 16)}), Native: true})
+		use.Peers = append(use.Peers, transport.UsedPeer{Addr: netip.AddrFrom16([16]byte{0xfd, 0xff, 0xf2, 3, 0xf4, 5, 0xf6, 7, 0xf8, 9, 0xfa, 11, 0xfc, 13, 0xfe, byte(i + 16)}), Native: true})
+	}
+	const most = math.MaxUint64
+	for i := range transport.MostUsedConnections {
+		use.Work.Connections = append(use.Work.Connections, transport.UsedConnection{Type: "XRC_SEND", QPN: 1<<24 - 1, Peer: use.Peers[i].Addr, PeerQPN: 1<<24 - 1})
+	}
+	for range transport.MostUsedTypes {
+		use.Work.Types = append(use.Work.Types, transport.UsedType{Type: "XRC_SEND", Made: most})
+	}
+	for range transport.MostUsedOperations {
+		use.Work.Requests = append(use.Work.Requests, transport.UsedOperation{Operation: "ATOMIC_WRITE", Requests: most, Bytes: most})
 	}
 	c := countsOf(&udp, func() transport.Use { return use })
 	if c.TxPackets != 15 || c.TxBytes != 6000 || c.TxShm != 5000 || c.RxShm != 0 || c.RxBytes != 400 {
 		t.Errorf("with shared memory: %+v", c)
 	}
-	m, err := Parse((&Message{Tell: c}).Append(nil))
+	c.MadeQPs, c.RxPackets, c.LoopPackets, c.LoopBytes = most, most, most, most
+	b := (&Message{Tell: c}).Append(nil)
+	m, err := Parse(b)
 	if err != nil || !reflect.DeepEqual(m.Tell, c) {
 		t.Errorf("%+v, %v", m, err)
 	}

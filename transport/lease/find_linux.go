@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -68,6 +69,25 @@ func places() (list []place) {
 		list = append(list, place{dir: dir})
 	}
 	return append(list, place{dir: SystemDir, here: true})
+}
+
+// Sockets returns the paths of the sockets of owners that this process finds,
+// one for each address and port.
+func Sockets() (list []string) {
+	names := map[string]bool{}
+	for _, p := range places() {
+		dir, err := os.ReadDir(p.dir)
+		if err != nil {
+			continue // there is none, or it is not for this user
+		}
+		for _, e := range dir {
+			if e.Type() == os.ModeSocket && !strings.HasPrefix(e.Name(), ".") && !names[e.Name()] {
+				names[e.Name()] = true
+				list = append(list, filepath.Join(p.dir, e.Name()))
+			}
+		}
+	}
+	return list
 }
 
 // Dial connects to a socket by its path, which may be longer than the address

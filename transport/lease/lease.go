@@ -28,6 +28,19 @@ type Config struct {
 // a container's host. Owners' sockets are in port/ there.
 const ProgramsEnv = "ROCEV2_PROGRAMS"
 
+// RunEnv is the environment variable with the name of the run that a process
+// belongs to: the owner remembers it with the lease.
+const RunEnv = "ROCEV2_RUN"
+
+// ownRun is the run of this process, "" if its name is none.
+func ownRun() string {
+	run := os.Getenv(RunEnv)
+	if len(run) > 256 {
+		return ""
+	}
+	return run
+}
+
 // SystemDir is where owners of the whole system have their sockets.
 const SystemDir = "/run/rocev2/port"
 

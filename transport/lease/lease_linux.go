@@ -141,7 +141,6 @@ func openOnce(path string, c Config) (*Lease, error) {
 	return l, nil
 }
 
-// ownerOf names the process at the other end, as far as it is visible.
 // OwnerPID returns the process that owns the port of an address and can be
 // asked for a lease, 0 if none is visible here. It asks for nothing.
 func OwnerPID(addr netip.Addr, port uint16) int {
@@ -159,6 +158,18 @@ func OwnerPID(addr netip.Addr, port uint16) int {
 	return 0
 }
 
+// DialOwners connects to each owner of a port of that name that is found: one,
+// or several where directories are shared by network namespaces.
+func DialOwners(addr netip.Addr, port uint16) (list []*net.UnixConn) {
+	for _, p := range places() {
+		if conn, err := Dial(filepath.Join(p.dir, SocketName(addr, port))); err == nil {
+			list = append(list, conn)
+		}
+	}
+	return list
+}
+
+// ownerOf names the process at the other end, as far as it is visible.
 func ownerOf(conn *net.UnixConn) string {
 	if pid := pidOf(conn); pid != 0 {
 		return fmt.Sprintf("process %d", pid)
@@ -184,7 +195,7 @@ func pidOf(conn *net.UnixConn) (pid int) {
 func open(conn *net.UnixConn, c *Config) (*Lease, error) {
 	shards := cmp.Or(c.Shards, 1)
 	grant, fds, err := ask(conn, &Hello{Version: Version, Shards: shards, RecvBuffer: c.UDP.RecvBuffer, SendBuffer: c.UDP.SendBuffer,
-		Command: filepath.Base(os.Args[0])})
+		Command: filepath.Base(os.Args[0]), Run: ownRun()})
 	if err != nil {
 		conn.Close()
 		return nil, err

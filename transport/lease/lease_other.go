@@ -20,5 +20,8 @@ func OpenAt(string, Config) (*Lease, error) { return nil, ErrNoOwner }
 // OwnerPID finds no owner.
 func OwnerPID(netip.Addr, uint16) int { return 0 }
 
+// Sockets finds no owner.
+func Sockets() []string { return nil }
+
 // Links returns nothing.
 func (l *Lease) Links() []transport.Link { return nil }

@@ -24,6 +24,7 @@ const MaxMessage = 4096
 // order, by Done or Refused.
 type Message struct {
 	Hello   *Hello   `json:"hello,omitempty"`
+	List    bool     `json:"list,omitempty"` // in the place of Hello: for the leases of the user, see owner.List
 	Reserve *Service `json:"reserve,omitempty"`
 	Release *Service `json:"release,omitempty"` // has no answer
 	Tell    *Counts  `json:"tell,omitempty"`    // answers Ask, and is the last word; has no answer
@@ -41,6 +42,7 @@ type Hello struct {
 	RecvBuffer int    `json:"recv_buffer,omitempty"`
 	SendBuffer int    `json:"send_buffer,omitempty"`
 	Command    string `json:"command,omitempty"`
+	Run        string `json:"run,omitempty"` // RunEnv of the process
 }
 
 // Grant is a lease.
@@ -76,6 +78,8 @@ type Counts struct {
 	RxShm     uint64 `json:"rx_shm_bytes"`    // of RxBytes
 	Last      bool   `json:"last,omitempty"`  // the lease ends
 	Peers     []Peer `json:"peers,omitempty"` // that queue pairs were connected to, the first ones
+
+	transport.Work
 }
 
 // possible reports whether a device can have such counters. A process may say
@@ -85,6 +89,25 @@ func (c *Counts) possible() bool {
 	if c.QPs < 0 || c.QPs > 1<<24 {
 		return false
 	}
+	w := &c.Work
+	if len(w.Types) > transport.MostUsedTypes || len(w.Connections) > transport.MostUsedConnections || len(w.Requests) > transport.MostUsedOperations {
+		return false
+	}
+	for _, t := range w.Types {
+		if !isName(t.Type) {
+			return false
+		}
+	}
+	for _, o := range w.Requests {
+		if !isName(o.Operation) {
+			return false
+		}
+	}
+	for _, k := range w.Connections {
+		if !isName(k.Type) || k.Peer.Zone() != "" {
+			return false
+		}
+	}
 	for i := range c.Peers {
 		if strings.ContainsFunc(c.Peers[i].Addr.Zone(), func(r rune) bool { return !unicode.IsGraphic(r) || unicode.IsSpace(r) }) {
 			return false
@@ -93,9 +116,21 @@ func (c *Counts) possible() bool {
 	return true
 }
 
+// isName reports whether s may be the name of a type or of an operation.
+func isName(s string) bool {
+	return len(s) <= 24 && !strings.ContainsFunc(s, func(r rune) bool { return (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '_' })
+}
+
 // Bound has no counter be more than most.
 func (c *Counts) Bound(most uint64) {
-	for _, n := range []*uint64{&c.MadeQPs, &c.TxPackets, &c.RxPackets, &c.TxBytes, &c.RxBytes, &c.TxShm, &c.RxShm} {
+	list := []*uint64{&c.MadeQPs, &c.TxPackets, &c.RxPackets, &c.TxBytes, &c.RxBytes, &c.TxShm, &c.RxShm, &c.LoopPackets, &c.LoopBytes}
+	for i := range c.Types {
+		list = append(list, &c.Types[i].Made)
+	}
+	for i := range c.Requests {
+		list = append(list, &c.Requests[i].Requests, &c.Requests[i].Bytes)
+	}
+	for _, n := range list {
 		*n = min(*n, most)
 	}
 }
@@ -116,7 +151,7 @@ func countsOf(udp *transport.LinkStats, use func() transport.Use) *Counts {
 		return c
 	}
 	u := use() // after udp: it has counted no less
-	c.QPs, c.MadeQPs, c.Peers = u.QPs, u.Made, u.Peers
+	c.QPs, c.MadeQPs, c.Peers, c.Work = u.QPs, u.Made, u.Peers, u.Work
 	if u.Link.TxShm > 0 || u.Link.RxShm > 0 {
 		c.TxPackets, c.RxPackets = max(c.TxPackets, u.Link.TxPackets), max(c.RxPackets, u.Link.RxPackets)
 		c.TxShm, c.RxShm = u.Link.TxBytes-min(u.Link.TxBytes, c.TxBytes), u.Link.RxBytes-min(u.Link.RxBytes, c.RxBytes)
@@ -161,7 +196,7 @@ func Parse(b []byte) (*Message, error) {
 	}
 	n := 0
 	for _, set := range []bool{m.Hello != nil, m.Reserve != nil, m.Release != nil, m.Tell != nil,
-		m.Grant != nil, m.Refused != nil, m.Done, m.Ask} {
+		m.Grant != nil, m.Refused != nil, m.Done, m.Ask, m.List} {
 		if set {
 			n++
 		}

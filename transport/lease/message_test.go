@@ -20,6 +20,7 @@ var samples = []*Message{
 	{Refused: &Refusal{Reason: NoSlot, Text: "all are leased"}},
 	{Done: true},
 	{Ask: true},
+	{List: true},
 }
 
 func TestMessages(t *testing.T) {
@@ -47,7 +48,9 @@ func TestMessagesRefused(t *testing.T) {
 // user sees, and a zone is written to terminals.
 func TestLiesAreRefused(t *testing.T) {
 	t.Parallel()
-	for _, s := range []string{`{"qps":-1}`, `{"qps":16777217}`, `{"peers":[{"addr":"fe80::1%eth0\u001b[2J"}]}`, `{"peers":[{"addr":"fe80::1%a b\n"}]}`} {
+	for _, s := range []string{`{"qps":-1}`, `{"qps":16777217}`, `{"peers":[{"addr":"fe80::1%eth0\u001b[2J"}]}`, `{"peers":[{"addr":"fe80::1%a b\n"}]}`,
+		`{"types":[{"type":"RC\u001b[2J"}]}`, `{"requests":[{"operation":"` + strings.Repeat("A", 25) + `"}]}`, `{"connections":[{"type":"rc"}]}`,
+		`{"connections":[{"type":"RC","peer":"fe80::1%eth0"}]}`, `{"types":[` + strings.Repeat("{},", transport.MostUsedTypes) + `{}]}`} {
 		if m, err := Parse([]byte(`{"tell":` + s + `}`)); err == nil {
 			t.Errorf("%s is %+v", s, m.Tell)
 		}

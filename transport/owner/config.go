@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/gosoftroce/rocev2/transport"
 	"github.com/gosoftroce/rocev2/transport/lease"
 	"github.com/gosoftroce/rocev2/transport/udp"
 )
@@ -44,6 +45,10 @@ type Config struct {
 	// Nil means none is. It must not wait, nor call the Owner.
 	Ended func(Lease)
 
+	// Past returns leases that have ended, for List. Nil means that they
+	// are forgotten.
+	Past func() []Lease
+
 	// Changed is called when a lease has begun, and when one has ended. Nil
 	// means that nothing is. It must not wait, nor call the Owner.
 	Changed func()
@@ -72,8 +77,10 @@ type Lease struct {
 	Command string // its name, as the process says
 	Slot    int    // the first of its slots
 	Slots   int    // how many it has, one for each shard
+	Run     string // the run that it says it belongs to (lease.RunEnv)
 	Since   time.Time
 	Told    bool // it has told its counters; else all of them are 0
+	Last    bool // they are the last ones: its device has ended in order
 
 	QPs                  int    // open queue pairs
 	MadeQPs              uint64 // queue pairs made since the beginning
@@ -81,6 +88,7 @@ type Lease struct {
 	TxBytes, RxBytes     uint64
 	TxShm, RxShm         uint64 // bytes of those, through shared memory
 	Reached              []Peer // that queue pairs were connected to, the first ones
+	Work                 Work
 
 	Connections int          // that its connection manager has, as the owner sees it
 	Peers       []netip.Addr // of those, in order
@@ -103,6 +111,9 @@ func (l *Lease) Add(o *Lease) {
 
 // Peer is a peer of queue pairs.
 type Peer = lease.Peer
+
+// Work is what a program has done with its queue pairs.
+type Work = transport.Work
 
 // Stats are counters of an owner.
 type Stats struct {

@@ -30,3 +30,13 @@ func (o *Owner) Stats() Stats { return Stats{} }
 
 // Close does nothing.
 func (o *Owner) Close() error { return nil }
+
+// ListAt fails, as List does.
+func ListAt(path string) (leases, ended []Lease, err error) {
+	return nil, nil, fmt.Errorf("owner: %s: %w", path, errors.ErrUnsupported)
+}
+
+// List fails: only Linux can lease sockets.
+func List(addr netip.Addr, _ uint16) (leases, ended []Lease, err error) {
+	return nil, nil, fmt.Errorf("owner: %v: %w", addr, errors.ErrUnsupported)
+}

@@ -29,6 +29,8 @@ const (
 	// mostRate bounds each counter that a leaseholder tells, for each
 	// second of its lease: no device is as fast. So sums do not wrap.
 	mostRate = 1 << 36
+	// mostRun is the longest name of a run that is remembered.
+	mostRun = 256
 	// answerTime is how long an answer may take to be written. A process
 	// that takes none for that long loses its lease.
 	answerTime = time.Second
@@ -41,6 +43,7 @@ type tenant struct {
 	pid     int
 	uid     uint32
 	command string
+	run     string
 	slot, n int
 	token   lease.Token
 	since   time.Time
@@ -98,6 +101,11 @@ func (t *tenant) enter(g *guest) bool {
 	o := t.owner
 	_ = t.conn.SetDeadline(time.Now().Add(patience)) // it fails only on a closed one
 	m, err := t.read(make([]byte, lease.MaxMessage+1))
+	if err == nil && m.List {
+		t.list()
+		o.guests.leave(g)
+		return false
+	}
 	if !o.guests.leave(g) {
 		return false // its place has another one
 	}
@@ -181,6 +189,9 @@ func (t *tenant) take(h *lease.Hello) *lease.Refusal {
 	}
 	o := t.owner
 	t.command, t.n, t.since = strings.Map(visible, h.Command), h.Shards, time.Now()
+	if len(h.Run) <= mostRun {
+		t.run = strings.Map(visible, h.Run)
+	}
 	rand.Read(t.token[:])
 	for {
 		if no := o.admit(t); no != nil {
@@ -378,20 +389,23 @@ func (t *tenant) describe() Lease {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	c := &t.counts
-	return Lease{PID: t.pid, UID: t.uid, Command: t.command, Slot: t.slot, Slots: t.n, Since: t.since, Told: t.tells,
+	return Lease{PID: t.pid, UID: t.uid, Command: t.command, Slot: t.slot, Slots: t.n, Run: t.run, Since: t.since, Told: t.tells, Last: c.Last,
 		QPs: c.QPs, MadeQPs: c.MadeQPs, TxPackets: c.TxPackets, RxPackets: c.RxPackets, TxBytes: c.TxBytes, RxBytes: c.RxBytes,
-		TxShm: c.TxShm, RxShm: c.RxShm, Reached: c.Peers[:min(len(c.Peers), transport.MostUsedPeers)]}
+		TxShm: c.TxShm, RxShm: c.RxShm, Reached: c.Peers[:min(len(c.Peers), transport.MostUsedPeers)], Work: c.Work}
 }
 
 // end ends the lease.
 func (t *tenant) end() {
 	o := t.owner
-	t.forget()
+	l := t.describe()
+	o.exchange.describe(t, &l)
+	o.mu.Lock() // so a lease is never in neither list
+	delete(o.tenants, t)
 	if o.cfg.Ended != nil {
-		l := t.describe()
-		o.exchange.describe(t, &l)
 		o.cfg.Ended(l)
 	}
+	o.mu.Unlock()
+	t.forget()
 	t.giveBack()
 	o.cfg.Changed()
 	o.log.Info("lease ended", "pid", t.pid, "command", t.command, "slot", t.slot, "after", time.Since(t.since).Round(time.Millisecond))

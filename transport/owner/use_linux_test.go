@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/gosoftroce/rocev2/internal/testnet"
+	"github.com/gosoftroce/rocev2/transport"
 	"github.com/gosoftroce/rocev2/transport/owner"
 	"github.com/gosoftroce/rocev2/verbs"
 )
@@ -69,6 +70,8 @@ func TestLeaseTellsItsUse(t *testing.T) {
 	defer mu.Unlock()
 	for _, l := range ended {
 		if l.QPs != 0 || l.MadeQPs != 1 || len(l.Reached) != 1 || l.Reached[0] != (owner.Peer{Addr: o.Addr(), Native: true}) ||
+			!l.Last || len(l.Work.Types) != 1 || l.Work.Types[0] != (transport.UsedType{Type: "RC", Made: 1}) ||
+			len(l.Work.Connections) != 1 || l.Work.Connections[0].Type != "RC" || l.Work.Connections[0].Peer != o.Addr() ||
 			l.TxShm == 0 || l.RxShm == 0 || l.TxBytes < l.TxShm || l.TxPackets == 0 {
 			t.Errorf("%+v", l)
 		}

@@ -1,34 +1,31 @@
 package server
 
 import (
-	"github.com/gosoftroce/rocev2/transport/owner"
-
 	"cmp"
 	"fmt"
 	"net/http"
 	"net/netip"
 	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/gosoftroce/rocev2/cmd/rocev2d/server/config"
-	"github.com/gosoftroce/rocev2/verbs"
+	"github.com/gosoftroce/rocev2/transport/owner"
 )
 
 // addAPI adds the JSON interface. docs/operations.md describes it.
 func (h *handlers) addAPI(mux *http.ServeMux) {
-	pages := []string{"offset", "limit"} // parameters of those that have pages
+	pages := []string{"offset", "limit", "sort"} // parameters of those that have pages
 	parameters := map[string][]string{"regions": pages, "connections": pages, "leases": pages, "peers": pages, "errors": pages,
 		"qps": append([]string{"device", "state", "find"}, pages...)}
 	for path, f := range map[string]func(*http.Request) (any, error){
 		"status":      h.apiStatus,
 		"devices":     h.apiDevices,
-		"qps":         h.apiQPs,
-		"regions":     func(r *http.Request) (any, error) { return paged(r, h.exports.list()) },
-		"connections": h.apiConnections,
-		"leases":      h.apiLeases,
-		"peers":       h.apiPeers,
+		"qps":         func(r *http.Request) (any, error) { return h.queuePairs(r.URL.Query()) },
+		"regions":     func(r *http.Request) (any, error) { return paged(r.URL.Query(), h.exports.list()) },
+		"connections": func(r *http.Request) (any, error) { return paged(r.URL.Query(), h.records.visits.all()) },
+		"leases":      func(r *http.Request) (any, error) { return paged(r.URL.Query(), h.leases()) },
+		"peers":       func(r *http.Request) (any, error) { return paged(r.URL.Query(), h.records.visits.over()) },
 		"targets":     func(*http.Request) (any, error) { return page(h.targets.states(), 0, 1<<10), nil },
 		"errors":      h.apiErrors,
 		"counters":    h.apiCounters,
@@ -133,118 +130,9 @@ func (h *handlers) apiDevices(*http.Request) (any, error) {
 	return page(list, 0, len(list)), nil
 }
 
-// qpInfo is a queue pair in a list.
-type qpInfo struct {
-	Device      string `json:"device"`
-	QPN         uint32 `json:"qpn"`
-	Type        string `json:"type"`
-	State       string `json:"state"`
-	Peer        string `json:"peer,omitempty"`
-	PeerQPN     uint32 `json:"peer_qpn,omitempty"`
-	SendPSN     uint32 `json:"send_psn"`    // the next to be sent
-	OldestPSN   uint32 `json:"oldest_psn"`  // the oldest that is not acknowledged
-	ExpectedPSN uint32 `json:"receive_psn"` // the next that is expected
-	MTU         int    `json:"mtu,omitempty"`
-	Queued      int    `json:"queued"`
-	InFlight    int    `json:"in_flight"`
-	Window      int    `json:"window"`
-	Rate        uint64 `json:"rate,omitempty"` // bits per second, where one bounds it
-	RTTMicros   int64  `json:"rtt_us,omitempty"`
-	TxPackets   uint64 `json:"tx_packets"`
-	RxPackets   uint64 `json:"rx_packets"`
-	TxBytes     uint64 `json:"tx_bytes"`
-	RxBytes     uint64 `json:"rx_bytes"`
-	Retransmits uint64 `json:"retransmits"`
-	Drops       uint64 `json:"drops"`
-}
-
-func infoOf(device string, q *verbs.QP) qpInfo {
-	a, st, f := q.Query(), q.Stats(), q.Flow()
-	i := qpInfo{
-		Device: device, QPN: uint32(q.QPN()), Type: q.Type().String(), State: a.State.String(),
-		SendPSN: uint32(a.SQPSN), OldestPSN: uint32(f.OldestPSN), ExpectedPSN: uint32(a.RQPSN),
-		Queued: f.Queued, InFlight: f.InFlight, Window: f.Window, Rate: f.Rate, RTTMicros: f.RTT.Microseconds(),
-		TxPackets: st.TxPackets, RxPackets: st.RxPackets, TxBytes: st.TxBytes, RxBytes: st.RxBytes,
-		Retransmits: st.Retransmits, Drops: st.Drops.Total(),
-	}
-	if a.AV.DGID.IsValid() {
-		i.Peer, i.PeerQPN, i.MTU = a.AV.DGID.String(), uint32(a.DestQPN), a.PathMTU.Bytes()
-	}
-	return i
-}
-
-// apiQPs lists the queue pairs of all devices, or of device=; state= chooses
-// those in a state, and find= those whose number or peer has a text in it. Then
-// every queue pair is looked at, else only those of the page.
-func (h *handlers) apiQPs(r *http.Request) (any, error) {
-	offset, limit, err := window(r)
-	if err != nil {
-		return nil, err
-	}
-	q := r.URL.Query()
-	state, find := strings.ToUpper(q.Get("state")), strings.ToLower(q.Get("find"))
-	if state != "" && !slices.Contains(qpStates, state) {
-		return nil, fmt.Errorf("state=%s: there are %s", clip(state), strings.Join(qpStates, ", "))
-	}
-	devices, err := h.devicesNamed(q.Get("device"))
-	if err != nil {
-		return nil, err
-	}
-	p := Page[qpInfo]{Offset: offset, Items: []qpInfo{}}
-	for _, d := range devices {
-		numbers := d.dev.QPNs()
-		if state == "" && find == "" {
-			from := min(max(offset-p.Total, 0), len(numbers))
-			p.Total += len(numbers)
-			numbers = numbers[from:min(from+limit-len(p.Items), len(numbers))]
-		}
-		for _, n := range numbers {
-			qp := d.dev.QP(n)
-			if qp == nil || state != "" && qp.State().String() != state {
-				continue
-			}
-			if state == "" && find == "" {
-				p.Items = append(p.Items, infoOf(d.addr(), qp))
-				continue
-			}
-			if find != "" && !found(qp, find) {
-				continue
-			}
-			if p.Total++; p.Total > offset && len(p.Items) < limit {
-				p.Items = append(p.Items, infoOf(d.addr(), qp))
-			}
-		}
-	}
-	p.Offset = min(p.Offset, p.Total)
-	return p, nil
-}
-
-// qpStates are the names of the states of queue pairs.
-var qpStates = func() (names []string) {
-	for _, s := range []verbs.State{verbs.StateReset, verbs.StateInit, verbs.StateRTR, verbs.StateRTS, verbs.StateSQD, verbs.StateSQE, verbs.StateErr} {
-		names = append(names, s.String())
-	}
-	return names
-}()
-
-// found reports whether a queue pair has a text in its number or its peer.
-func found(q *verbs.QP, text string) bool {
-	n := uint32(q.QPN())
-	a := q.Query()
-	return strings.Contains(fmt.Sprintf("0x%06x %d", n, n), text) ||
-		a.AV.DGID.IsValid() && strings.Contains(a.AV.DGID.String(), text) ||
-		a.DestQPN != 0 && strings.Contains(fmt.Sprintf("0x%06x", uint32(a.DestQPN)), text)
-}
-
-func (h *handlers) apiConnections(r *http.Request) (any, error) {
-	return paged(r, h.records.visits.all())
-}
-
-func (h *handlers) apiPeers(r *http.Request) (any, error) { return paged(r, h.records.visits.over()) }
-
 func (h *handlers) apiErrors(r *http.Request) (any, error) {
 	list, _ := h.records.problems.latest()
-	return paged(r, list)
+	return paged(r.URL.Query(), list)
 }
 
 // apiConfig shows the configuration without its secrets.
@@ -280,6 +168,7 @@ type leaseInfo struct {
 	Made        uint64    `json:"queue_pairs_made"` // since the beginning
 	// Reached are peers that queue pairs were connected to: the first ones.
 	Reached  []owner.Peer `json:"reached"`
+	Work     owner.Work   `json:"work"`
 	Peers    []string     `json:"peers"` // the first ones
 	Services []string     `json:"services"`
 }
@@ -287,7 +176,8 @@ type leaseInfo struct {
 // maxLeasePeers bounds the peers and services of a lease that are listed.
 const maxLeasePeers = 32
 
-func (h *handlers) apiLeases(r *http.Request) (any, error) {
+// leases returns the leases of all devices.
+func (h *handlers) leases() []leaseInfo {
 	list := []leaseInfo{}
 	for _, d := range h.devices {
 		if d.port == nil {
@@ -297,7 +187,7 @@ func (h *handlers) apiLeases(r *http.Request) (any, error) {
 			info := leaseInfo{Device: d.addr(), Process: l.PID, User: l.UID, Command: clip(l.Command), Own: l.PID == os.Getpid(),
 				Slot: l.Slot, Slots: l.Slots, Since: l.Since, QueuePairs: l.QPs, Connections: l.Connections,
 				TxPackets: l.TxPackets, RxPackets: l.RxPackets, TxBytes: l.TxBytes, RxBytes: l.RxBytes,
-				TxShm: l.TxShm, RxShm: l.RxShm, Made: l.MadeQPs, Reached: append([]owner.Peer{}, l.Reached...), Peers: []string{}, Services: []string{}}
+				TxShm: l.TxShm, RxShm: l.RxShm, Made: l.MadeQPs, Reached: append([]owner.Peer{}, l.Reached...), Work: l.Work, Peers: []string{}, Services: []string{}}
 			for _, p := range l.Peers[:min(len(l.Peers), maxLeasePeers)] {
 				info.Peers = append(info.Peers, p.String())
 			}
@@ -307,5 +197,5 @@ func (h *handlers) apiLeases(r *http.Request) (any, error) {
 			list = append(list, info)
 		}
 	}
-	return paged(r, list)
+	return list
 }

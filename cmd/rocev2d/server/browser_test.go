@@ -187,13 +187,19 @@ func (b *browser) try(method string, params map[string]any, result any) error {
 	}
 }
 
-// open loads a page and waits until it is loaded.
-func (b *browser) open(url string) {
-	b.t.Helper()
+// loads returns what is told when the next page is loaded.
+func (b *browser) loads() <-chan json.RawMessage {
 	loaded := make(chan json.RawMessage, 1)
 	b.mu.Lock()
 	b.events["Page.loadEventFired"] = loaded
 	b.mu.Unlock()
+	return loaded
+}
+
+// open loads a page and waits until it is loaded.
+func (b *browser) open(url string) {
+	b.t.Helper()
+	loaded := b.loads()
 	b.call("Page.navigate", map[string]any{"url": url}, nil)
 	select {
 	case <-loaded:

@@ -48,7 +48,7 @@ func ownDevice(c config.Device, share owner.Config) (*device, error) {
 		return nil, err
 	}
 	d := &device{cfg: c, past: newPastLeases()}
-	share.Addr, share.Ended = addr, d.past.add
+	share.Addr, share.Ended, share.Past = addr, d.past.add, d.past.Leases
 	if d.port, err = owner.Listen(share); err != nil {
 		d.port = nil
 		if share.Dir != "" || errors.Is(err, syscall.EADDRINUSE) {

@@ -26,6 +26,7 @@ type handlers struct {
 	exports  *exports
 	targets  *targets
 	recorder *recorder
+	rates    leaseRates
 }
 
 // health answers as long as the process does.

@@ -152,13 +152,81 @@ func TestPage(t *testing.T) {
 // paging goes through the list of queue pairs and searches it.
 func (b *browser) paging() {
 	b.t.Helper()
-	b.eval(`document.querySelector('#qps-pager button:last-child').click()`)
-	b.until(`document.querySelector('#qps-pager span').textContent === '51–100 of 1002'`)
+	b.eval(`document.querySelector('#qps-pager a:last-child').click()`)
+	b.until(`document.querySelector('#qps-pager .where').textContent === '51–100 of 1002'`)
 	first := b.eval(`document.querySelector('#qps-rows code').textContent`).(string)
 	b.eval(`{ const f = document.getElementById('qps-find'); f.value = '` + first + `'; f.dispatchEvent(new Event('input')); }`)
 	b.until(`[...document.querySelectorAll('#qps-rows tr')].length <= 2 && document.querySelector('#qps-rows').innerText.includes('` + first + `')`)
 	b.eval(`{ const f = document.getElementById('qps-find'); f.value = 'no such thing'; f.dispatchEvent(new Event('input')); }`)
 	b.until(`document.querySelector('#qps-rows').innerText.includes('no queue pairs')`)
+}
+
+// Lists are sorted by clicks on their heads, without leaving the page, and the
+// address of the page keeps that. They stay so when they are loaded again.
+func TestPageSorts(t *testing.T) {
+	b := newBrowser(t)
+	d := crowd(t, 120, nil)
+	b.theme("light", 1280, 6000)
+	b.open(d.url + "/")
+	b.until(`document.querySelectorAll('#qps-rows tr').length === 50`)
+	const qpns = `[...document.querySelectorAll('#qps-rows tr td:first-child')].map((e) => e.textContent)`
+	head := func(title string) string {
+		return `[...document.querySelectorAll('#qps-list th a')].find((a) => a.textContent === '` + title + `')`
+	}
+	b.eval(`window.here = 1; ` + head("QPN") + `.focus(); ` + head("QPN") + `.click()`)
+	b.until(`document.querySelector('#qps-list th[aria-sort=ascending]')?.textContent === 'QPN'`)
+	b.eval(head("QPN") + `.click()`)
+	b.until(`document.querySelector('#qps-list th[aria-sort=descending]')?.textContent === 'QPN'`)
+	if b.eval(qpns+`.every((q, i, all) => i === 0 || q < all[i - 1])`) != true {
+		t.Errorf("not in order: %v", b.eval(qpns))
+	}
+	if got := b.eval(`document.activeElement.textContent`); got != "QPN" {
+		t.Errorf("the focus is at %v", got)
+	}
+	b.eval(head("Sent") + `.click()`)
+	b.until(`document.querySelector('#qps-rows tr td:nth-child(10)').textContent.includes('KiB') || document.querySelector('#qps-list th[aria-sort=descending]')?.textContent === 'Sent'`)
+	b.eval(`document.querySelector('#peers-list th a').click()`)
+	b.until(`location.search.includes('qps.sort=-tx_bytes') && location.search.includes('peers.sort=end') && location.hash === '#peers'`)
+	b.until(`document.querySelector('#peers-list th[aria-sort=ascending]')?.textContent === 'When'`)
+	if b.eval(`window.here`) != 1.0 {
+		t.Error("the page was loaded again")
+	}
+	b.open(d.url + "/" + b.eval(`location.search`).(string)) // with the hash it would be no other page
+	b.until(`document.querySelector('#qps-list th[aria-sort=descending]')?.textContent === 'Sent'`)
+	if p := b.problems(); len(p) > 0 {
+		t.Errorf("the console: %s", p)
+	}
+}
+
+// Without scripts the tables are there, and links sort them and lead through
+// them.
+func TestPageWithoutScripts(t *testing.T) {
+	b := newBrowser(t)
+	d := crowd(t, 120, nil)
+	b.call("Emulation.setScriptExecutionDisabled", map[string]any{"value": true}, nil)
+	b.theme("light", 1280, 2000)
+	b.open(d.url + "/")
+	text := func() string { return b.eval(`document.body.innerText`).(string) }
+	for _, want := range []string{"Without JavaScript", "1–50 of 122", "RTS", "192.0.2.10", "Gb/s", d.addr.String()} {
+		if !strings.Contains(text(), want) {
+			t.Errorf("the page lacks %q", want)
+		}
+	}
+	b.open(b.eval(`document.querySelector('#qps-pager a:last-child').href`).(string))
+	if !strings.Contains(text(), "51–100 of 122") {
+		t.Error("the second page is not there")
+	}
+	b.open(b.eval(`document.querySelector('#qps-list th a').href`).(string))
+	if !strings.Contains(text(), "1–50 of 122") || b.eval(`document.querySelector('#qps-list th[aria-sort=ascending]').textContent`) != "QPN" {
+		t.Error("it is not sorted")
+	}
+	first := b.eval(`document.querySelector('#qps-rows code').textContent`).(string)
+	loaded := b.loads()
+	b.eval(`document.getElementById('qps-find').value = '` + first + `'; document.querySelector('#qps-form button').click()`)
+	<-loaded
+	if n := b.eval(`document.querySelectorAll('#qps-rows tr').length`).(float64); n < 1 || n > 2 || !strings.Contains(b.eval(`location.search`).(string), "qps.sort=qpn") {
+		t.Errorf("the search finds %v, at %v", n, b.eval(`location.href`))
+	}
 }
 
 // On a telephone nothing is wider than the window, and everything that can be

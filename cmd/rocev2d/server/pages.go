@@ -72,10 +72,10 @@ func knownParameters(r *http.Request, path string, known []string) error {
 
 // window reads offset and limit of a request. An offset may lie past the end
 // of a list, however large it is, and a limit above what there is.
-func window(r *http.Request) (offset, limit int, err error) {
+func window(q url.Values) (offset, limit int, err error) {
 	limit = defaultLimit
 	for name, to := range map[string]*int{"offset": &offset, "limit": &limit} {
-		v := r.URL.Query().Get(name)
+		v := q.Get(name)
 		if v == "" {
 			continue
 		}
@@ -88,12 +88,18 @@ func window(r *http.Request) (offset, limit int, err error) {
 	return offset, min(limit, maxLimit), nil
 }
 
-func paged[T any](r *http.Request, list []T) (any, error) {
-	offset, limit, err := window(r)
+// paged returns the part of a list that a question asks for, in the order that
+// it asks for.
+func paged[T any](q url.Values, list []T) (Page[T], error) {
+	offset, limit, err := window(q)
 	if err != nil {
-		return nil, err
+		return Page[T]{}, err
 	}
-	return page(list, offset, limit), nil
+	o, err := orderOf[T](q.Get("sort"))
+	if err != nil {
+		return Page[T]{}, err
+	}
+	return page(sorted(list, o), offset, limit), nil
 }
 
 // long gives a handler the time that a download may take.

@@ -57,9 +57,13 @@ func (h *handlers) guard(next http.Handler) http.Handler {
 // routes are what there is.
 func (h *handlers) routes() http.Handler {
 	mux := http.NewServeMux()
-	page := web.Handler()
+	files := web.Handler()
 	for _, path := range web.Paths() {
-		mux.Handle("GET "+path, page)
+		mux.Handle("GET "+path, files)
+	}
+	mux.HandleFunc("GET /{$}", h.page)
+	for i := range pageLists {
+		mux.HandleFunc("GET /lists/"+pageLists[i].name, h.list(&pageLists[i]))
 	}
 	h.addProbes(mux)
 	mux.Handle("GET /metrics", metrics.Handler(metrics.Config{Devices: h.verbsDevices, Version: h.version, Gauges: h.gauges}))
@@ -81,8 +85,8 @@ func (h *handlers) addProbes(mux *http.ServeMux) {
 	mux.HandleFunc("GET /readyz", h.readiness)
 }
 
-// open are the paths that need no token: the page, which has no data itself,
-// and what a probe asks.
+// open are the paths that need no token: the page, which has no data without
+// it, and what a probe asks.
 func open(path string) bool {
 	return path == "/healthz" || path == "/readyz" || slices.Contains(web.Paths(), path) || path == "/"
 }

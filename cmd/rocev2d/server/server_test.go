@@ -81,6 +81,10 @@ func TestAdminRefuses(t *testing.T) {
 		{"offset", "GET", "/api/v1/qps?offset=-1", "", auth, 400},
 		{"no offset", "GET", "/api/v1/peers?offset=x", "", auth, 400},
 		{"half an offset", "GET", "/api/v1/errors?offset=1.5", "", auth, 400},
+		{"a column that there is not", "GET", "/api/v1/qps?sort=nonsense", "", auth, 400},
+		{"a column that has no order", "GET", "/api/v1/leases?sort=work", "", auth, 400},
+		{"an order of columns", "GET", "/api/v1/regions?sort=--name", "", auth, 400},
+		{"an order of what is no list", "GET", "/api/v1/counters?sort=name", "", auth, 400},
 		{"limit", "GET", "/api/v1/regions?limit=-5", "", auth, 400},
 		{"no such parameter", "GET", "/api/v1/qps?ofset=5", "", auth, 400},
 		{"a parameter for nothing", "GET", "/api/v1/status?offset=5", "", auth, 400},
@@ -231,6 +235,18 @@ func TestQPsInPages(t *testing.T) {
 	}
 	if v := d.get("qps?limit=99999999999999999999&device=" + d.addr.String()); len(v["items"].([]any)) != 250 {
 		t.Errorf("%v", v["total"])
+	}
+	if items, total := d.items("qps?sort=-qpn&limit=10"); total != 250 || len(items) != 10 || items[0]["qpn"] != last || items[9]["qpn"].(float64) >= items[0]["qpn"].(float64) {
+		t.Errorf("the largest first: %v of %d", items, total)
+	}
+	if items, total := d.items("qps?sort=state&offset=240"); total != 250 || len(items) != 10 || items[0]["state"] != "RESET" {
+		t.Errorf("by state: %v of %d", items, total)
+	}
+	if items, total := d.items("qps?sort=state&limit=1"); total != 250 || items[0]["state"] != "INIT" {
+		t.Errorf("by state: %v of %d", items, total)
+	}
+	if items, total := d.items("qps?state=INIT&sort=-rtt_us"); total != 1 || items[0]["qpn"] != float64(list[7].QPN()) {
+		t.Errorf("one of a state: %v of %d", items, total)
 	}
 	if items, total := d.items("qps?state=RESET&limit=10&offset=245"); total != 249 || len(items) != 4 {
 		t.Errorf("%d, %d items", total, len(items))

@@ -50,7 +50,6 @@ function askToken() {
 
 // Numbers as people read them.
 
-const hex = (n) => '0x' + n.toString(16).padStart(6, '0');
 function scaled(n, units, base) {
   let i = 0;
   while (n >= base && i < units.length - 1) { n /= base; i++; }
@@ -144,92 +143,59 @@ function trouble(c) {
   if (c.trouble.length === 0) $('trouble').replaceChildren(el('dd', { class: 'empty' }, 'none: all of them are zero'));
 }
 
-// Tables.
+// Tables. The daemon makes them, with all text escaped; see table.html.
 
 const tone = { RTS: 'ok', RTR: 'ok', ERR: 'bad', SQE: 'bad', SQD: 'warn', PORT_ACTIVE: 'ok', PORT_DOWN: 'bad' };
 const tag = (text) => el('span', { class: 'tag ' + (tone[text] || '') }, text);
-const cell = (v, cls) => el('td', { class: cls }, v === undefined || v === null ? '' : v instanceof Node ? v : String(v));
-
-function fill(id, rows, columns, none) {
-  $(id).replaceChildren(...rows);
-  if (rows.length === 0) $(id).replaceChildren(el('tr', {}, el('td', { colspan: columns, class: 'empty' }, none)));
+// loadList brings a list up to date. Its head and its pager stay as they are
+// where nothing in them has changed, so that they keep the focus.
+async function loadList(name) {
+  const t = document.createElement('template'), asked = location.search;
+  t.innerHTML = await (await call('/lists/' + name + asked)).text();
+  if (asked !== location.search) return; // another order is on its way
+  const fresh = t.content.firstElementChild, old = $(name + '-list');
+  for (const time of fresh.querySelectorAll('time')) time.textContent = clock(time.dateTime);
+  const same = (part) => fresh.querySelector(part)?.outerHTML === old.querySelector(part)?.outerHTML;
+  if (same('thead') && same('.pager')) {
+    old.querySelector('tbody').replaceWith(fresh.querySelector('tbody'));
+  } else {
+    const links = (e) => [...e.querySelectorAll('a')].map((a) => a.getAttribute('aria-label') || a.textContent);
+    const focus = old.contains(document.activeElement) ? document.activeElement.getAttribute('aria-label') || document.activeElement.textContent : null;
+    old.replaceWith(fresh);
+    if (focus !== null) fresh.querySelectorAll('a')[links(fresh).indexOf(focus)]?.focus();
+  }
+  $(name + '-total').textContent = fresh.dataset.total;
 }
 
-// pages makes the buttons of a list, and returns where it is.
-function pages(name, size, load) {
-  const at = { offset: 0, size, total: 0 };
-  const back = el('button', { type: 'button', 'aria-label': 'previous page' }, '‹');
-  const next = el('button', { type: 'button', 'aria-label': 'next page' }, '›');
-  const where = el('span', { 'aria-live': 'polite' });
-  back.onclick = () => { at.offset = Math.max(0, at.offset - size); load(); };
-  next.onclick = () => { at.offset += size; load(); };
-  $(name + '-pager').append(back, where, next);
-  at.show = (p) => {
-    at.total = p.total;
-    if (at.offset > 0 && at.offset >= p.total) { at.offset = Math.max(0, Math.floor((p.total - 1) / size) * size); load(); return; }
-    $(name + '-total').textContent = p.total;
-    where.textContent = p.total ? `${p.offset + 1}–${p.offset + p.items.length} of ${p.total}` : '';
-    back.disabled = at.offset === 0;
-    next.disabled = at.offset + size >= p.total;
-  };
-  return at;
+// go shows a list as a link or a search wants it, and keeps that in the address
+// of the page.
+function go(name, address) {
+  history.replaceState(null, '', address);
+  attempt(() => loadList(name));
 }
 
-async function loadQPs() {
-  const q = new URLSearchParams({ offset: qpPages.offset, limit: qpPages.size, state: $('qps-state').value, find: $('qps-find').value.trim() });
-  const p = await get('qps?' + q);
-  qpPages.show(p);
-  fill('qps-rows', p.items.map((q) => el('tr', {},
-    cell(el('code', {}, hex(q.qpn))), cell(q.type), cell(tag(q.state)), cell(q.peer ? `${q.peer} ${q.peer_qpn ? hex(q.peer_qpn) : ''}` : ''),
-    cell(hex(q.send_psn)), cell(hex(q.oldest_psn)), cell(hex(q.receive_psn)),
-    cell(q.in_flight ? bytes(q.in_flight) : '', 'n'), cell(q.rtt_us ? micros(q.rtt_us) : '', 'n'),
-    cell(bytes(q.tx_bytes), 'n'), cell(bytes(q.rx_bytes), 'n'), cell(q.retransmits || '', 'n'), cell(q.drops || '', 'n'))), 13, 'no queue pairs');
+document.addEventListener('click', (e) => {
+  const a = e.target.closest('a[data-list]');
+  if (!a || e.button !== 0 || e.ctrlKey || e.metaKey || e.shiftKey || e.altKey) return;
+  e.preventDefault();
+  // Of the other lists the link has what held when it was made.
+  const to = new URL(location), link = new URL(a.href), own = (name) => name.startsWith(a.dataset.list + '.');
+  for (const name of [...to.searchParams.keys()].filter(own)) to.searchParams.delete(name);
+  for (const [name, value] of link.searchParams) if (own(name)) to.searchParams.set(name, value);
+  to.hash = link.hash;
+  go(a.dataset.list, to);
+});
+
+function search() {
+  const to = new URL(location);
+  for (const [name, value] of [['qps.find', $('qps-find').value.trim()], ['qps.state', $('qps-state').value]]) {
+    if (value) to.searchParams.set(name, value); else to.searchParams.delete(name);
+  }
+  to.searchParams.delete('qps.offset');
+  go('qps', to);
 }
 
-async function loadRegions() {
-  const p = await get('regions?limit=1000');
-  $('regions-total').textContent = p.total;
-  fill('regions-rows', p.items.map((r) => el('tr', {},
-    cell(el('code', {}, r.name)), cell(r.device), cell(bytes(r.size), 'n'), cell(r.file || 'anonymous'), cell(r.access), cell(r.allow.join(', '), 'wide'),
-    cell(r.opened, 'n'), cell(r.refused || '', 'n'))), 8, 'no regions: add a [[region]] to the configuration');
-}
-
-async function loadConnections() {
-  const p = await get(`connections?offset=${connPages.offset}&limit=${connPages.size}`);
-  connPages.show(p);
-  fill('connections-rows', p.items.map((c) => el('tr', {},
-    cell(c.peer), cell(c.target), cell(c.device), cell(c.qpn ? el('code', {}, hex(c.qpn)) : ''), cell(since(c.begin)))), 5, 'nobody is connected');
-}
-
-let leasesBefore = { at: 0, bytes: new Map() };
-
-async function loadLeases() {
-  const p = await get(`leases?offset=${leasePages.offset}&limit=${leasePages.size}`);
-  const now = { at: performance.now(), bytes: new Map() };
-  const rate = (key, n) => {
-    now.bytes.set(key, n);
-    const was = leasesBefore.bytes.get(key);
-    return was === undefined || n < was ? '' : `, ${count(8000 * (n - was) / (now.at - leasesBefore.at))}b/s`;
-  };
-  const shm = (n) => n ? `, ${bytes(n)} of it through shared memory` : '';
-  leasePages.show(p);
-  fill('leases-rows', p.items.map((l) => {
-    const key = `${l.device} ${l.slot} ${l.since}`;
-    return el('tr', {}, cell(l.process || '?'), cell(l.own ? `${l.command} (this daemon)` : l.command), cell(l.user), cell(l.device), cell(since(l.since)),
-      cell(`${count(l.queue_pairs)} of ${count(l.queue_pairs_made)}`, 'n'), cell(count(l.connections), 'n'),
-      cell(bytes(l.tx_bytes) + rate(key + ' tx', l.tx_bytes) + shm(l.tx_shm_bytes), 'n'), cell(bytes(l.rx_bytes) + rate(key + ' rx', l.rx_bytes) + shm(l.rx_shm_bytes), 'n'),
-      cell([...new Set([...l.reached.map((p) => p.native ? `${p.addr} (rocev2)` : p.addr), ...l.peers.filter((a) => !l.reached.some((p) => p.addr === a))])].join(', '), 'wide'));
-  }), 10, 'no process shares a port');
-  leasesBefore = now;
-}
-
-async function loadPeers() {
-  const p = await get(`peers?offset=${peerPages.offset}&limit=${peerPages.size}`);
-  peerPages.show(p);
-  fill('peers-rows', p.items.map((v) => el('tr', {},
-    cell(clock(v.end)), cell(v.peer), cell(v.count > 1 ? `${v.target}, ${v.count} connections` : v.target), cell(v.device), cell(micros(1000 * Math.max(0, new Date(v.end) - new Date(v.begin))), 'n'),
-    v.error ? el('td', { class: 'wide' }, el('span', { class: 'tag bad' }, 'failed'), ' ' + v.error) : cell(v.result || 'done', 'wide'))), 6, 'nobody was here yet');
-}
+const lists = Object.fromEntries(['qps', 'regions', 'connections', 'leases', 'peers'].map((name) => [name, () => loadList(name)]));
 
 async function loadTargets() {
   const p = await get('targets');
@@ -289,7 +255,7 @@ function state(text, cls) {
 
 // What is in view is loaded again and again, the rest is left alone.
 
-const loaders = { devices: [loadDevices], qps: [loadQPs], regions: [loadRegions], connections: [loadConnections], leases: [loadLeases], peers: [loadPeers, loadTargets], errors: [loadErrors], capture: [loadCapture] };
+const loaders = { devices: [loadDevices], qps: [lists.qps], regions: [lists.regions], connections: [lists.connections], leases: [lists.leases], peers: [lists.peers, loadTargets], errors: [loadErrors], capture: [loadCapture] };
 const inView = new Set();
 let paused = false, beat = 0;
 
@@ -321,13 +287,9 @@ async function turn() {
 }
 
 let typing = 0;
-const soon = (f) => { clearTimeout(typing); typing = setTimeout(() => attempt(f), 200); };
-const qpPages = pages('qps', 50, () => attempt(loadQPs));
-const connPages = pages('connections', 25, () => attempt(loadConnections));
-const leasePages = pages('leases', 25, () => attempt(loadLeases));
-const peerPages = pages('peers', 25, () => attempt(loadPeers));
-$('qps-find').oninput = () => { qpPages.offset = 0; soon(loadQPs); };
-$('qps-state').onchange = () => { qpPages.offset = 0; attempt(loadQPs); };
+$('qps-find').oninput = () => { clearTimeout(typing); typing = setTimeout(search, 200); };
+$('qps-state').onchange = search;
+$('qps-form').onsubmit = (e) => { e.preventDefault(); search(); };
 $('rates-device').onchange = () => plots.forEach((p) => p.data.forEach((d) => { d.length = 0; }));
 $('pause').onclick = () => {
   paused = !paused;
@@ -356,5 +318,5 @@ const watch = new IntersectionObserver((list) => {
   }
 }, { rootMargin: '200px' });
 document.querySelectorAll('main > section').forEach((s) => watch.observe(s));
-attempt(async () => { await Promise.all([loadStatus(), loadDevices(), loadQPs()]); });
+attempt(async () => { await Promise.all([loadStatus(), loadDevices(), lists.qps()]); });
 turn();
