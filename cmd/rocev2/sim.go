@@ -90,6 +90,9 @@ docs/fabric.md explains what there is to be seen.`,
 // run plays a scenario, or prints it.
 func (f *simFlags) run(cmd *cobra.Command, io streams, name string) error {
 	text, file, err := scenarioText(name)
+	if err == nil {
+		text, err = withFiles(text, name)
+	}
 	if err != nil {
 		return usageError{err}
 	}
@@ -178,6 +181,29 @@ func scenarioText(name string) (text []byte, file bool, err error) {
 	}
 	text, err = os.ReadFile(name)
 	return text, true, err
+}
+
+// withFiles returns the text of a scenario with that of the files that it names
+// in it: a run, and what --out keeps, then needs no others.
+func withFiles(text []byte, name string) ([]byte, error) {
+	s, err := lab.Parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	files, err := s.Files()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	for setting, file := range files {
+		list, err := os.ReadFile(filepath.Join(filepath.Dir(name), file))
+		if err != nil {
+			return nil, fmt.Errorf("%s: %s: %w", name, setting, err)
+		}
+		if text, err = lab.Set(text, setting, string(list)); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return text, nil
 }
 
 // withSeed returns the text of a scenario with another seed, so that what --out

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -343,6 +344,23 @@ func TestSimSet(t *testing.T) {
 	var s lab.Summary
 	if err := json.Unmarshal([]byte(out), &s); code != exitOK || err != nil || s.Hosts != 4 || s.VirtualUs != 200 {
 		t.Errorf("exit status %d, %v, %+v\n%s", code, err, s, errs)
+	}
+	dir := t.TempDir()
+	text := strings.Replace(tinyScenario, "kind = \"incast\"\nsenders = 4\nbytes = \"64KiB\"", "kind = \"list\"\nfile = \"flows.csv\"", 1)
+	file := filepath.Join(dir, "mine.toml")
+	err := errors.Join(os.WriteFile(file, []byte(text), 0o600), os.WriteFile(filepath.Join(dir, "flows.csv"), []byte("from,to,bytes\n0,1,5\n1,2,7\n"), 0o600))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if code, out, errs := runSim(t, file); code != exitOK || !strings.Contains(out, "2 completed") {
+		t.Errorf("exit status %d\n%s%s", code, out, errs)
+	}
+	code, whole, _ := runSim(t, file, "--print")
+	if err := errors.Join(os.WriteFile(file, []byte(whole), 0o600), os.Remove(filepath.Join(dir, "flows.csv"))); code != exitOK || err != nil {
+		t.Fatal(code, err)
+	}
+	if code, out, errs := runSim(t, file, "--seeds", "1-2"); code != exitOK || !strings.Contains(out, "2 runs") {
+		t.Errorf("exit status %d\n%s%s", code, out, errs)
 	}
 	for want, args := range map[string][]string{
 		"--trace is for one run":   {"incast", "--seeds", "1-2", "--trace", "x"},

@@ -58,6 +58,8 @@ func (r *run) begin(t *Traffic, rand *event.Rand) error {
 		return r.arrivals(t, op, rand)
 	case "ring", "tree", "halving":
 		return r.collective(t)
+	case "list":
+		return r.list(t, op)
 	}
 	list, err := t.pattern(hosts, rand)
 	if err != nil {

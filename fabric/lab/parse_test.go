@@ -233,6 +233,10 @@ buffer = "0B"
 queue_max = "0MB"
 flowlet_gap = "0us"
 converge = "0us"
+[[network.link]]
+rate = "0b/s"
+delay = "0us"
+count = 0
 [adapter]
 mtu = 0
 dscp = 0

@@ -57,14 +57,16 @@ type Progress struct {
 
 // Network says what hosts are connected by.
 type Network struct {
-	Topology     string // pair, star, leaf-spine, fat-tree, hpcc or ring
-	Hosts        int    // of a star; 0: 2
+	Topology     string // pair, star, leaf-spine, fat-tree, hpcc, ring, or links: one's own
+	Hosts        int    // of a star, where 0 is 2, and of links
 	Leaves       int    // of a leaf-spine
 	Spines       int
 	HostsPerLeaf int `toml:"hosts_per_leaf"`
 	K            int // ports of a switch of a fat tree
-	Switches     int // of a ring
+	Switches     int // of a ring, and of links
 	PerSwitch    int `toml:"per_switch"` // hosts of each switch of a ring
+
+	Links []Link `toml:"link"`
 
 	Rate    Rate // of the hosts' cables; 0: 100 Gb/s
 	UpRate  Rate `toml:"up_rate"` // between switches; 0: Rate
@@ -120,6 +122,8 @@ type Adapter struct {
 //     asks each host's cable for the share Load
 //   - bursts: Senders random hosts send Bytes to a random one, again and again,
 //     which takes the share Load of all
+//   - list: the flows of List, which is CSV with a header: from, to, bytes,
+//     and if it has them start, op and src_port
 //   - ring, tree, halving: an all-reduce of Bytes by all hosts, or the first
 //     Ranks of them
 //
@@ -139,6 +143,8 @@ type Traffic struct {
 	Until   Time   // of load and bursts, when arrivals end; 0: Scenario.Until
 	Op      string // write, send or read; "": write
 	SrcPort int    `toml:"src_port"` // of a flow: chooses its way
+	List    string // flows, see Kind
+	File    string // where they are: its text belongs into List, see Files
 }
 
 // Failure is a cable that is down from At on, and up again at Until, if no
@@ -156,9 +162,9 @@ const MostCores = 64
 var (
 	recoveries = []string{"selective", "go-back-n"}
 	routings   = []string{"ecmp", "flowlet", "least-queue", "spray"}
-	topologies = []string{"pair", "star", "leaf-spine", "fat-tree", "hpcc", "ring"}
+	topologies = []string{"pair", "star", "leaf-spine", "fat-tree", "hpcc", "ring", "links"}
 	operations = []string{"write", "send", "read"}
-	kinds      = []string{"flow", "incast", "permutation", "all-to-all", "load", "bursts", "ring", "tree", "halving"}
+	kinds      = []string{"flow", "incast", "permutation", "all-to-all", "load", "bursts", "ring", "tree", "halving", "list"}
 )
 
 // oneOf returns the index of a name, that of the default if it is empty.
@@ -212,10 +218,15 @@ func (n *Network) graph() (*topology.Graph, error) {
 		g, err = topology.FatTree(n.K, host)
 	case 4:
 		g, err = topology.HPCC()
+	case 6:
+		g, err = n.linked(host)
 	default:
 		g, err = topology.Ring(n.Switches, n.PerSwitch, host, up)
 	}
 	if err != nil {
+		if strings.HasPrefix(err.Error(), "network.") {
+			return nil, err
+		}
 		return nil, fmt.Errorf("network: %w", err)
 	}
 	return g, nil
@@ -374,20 +385,23 @@ func (s *Scenario) others() error {
 	switches := n.Lossy || n.Buffer != 0 || n.QueueMax != 0 || n.Alpha != nil || n.RED != nil || n.Routing != "" || n.UpDown || n.CutThrough || n.Watchdog != 0
 	up := n.UpRate != 0 || n.UpDelay != 0
 	err := unused("network", n.Topology, topologies, []setting{
-		{"hosts", n.Hosts != 0, "star"},
+		{"hosts", n.Hosts != 0, "star links"},
 		{"leaves, spines or hosts_per_leaf", n.Leaves != 0 || n.Spines != 0 || n.HostsPerLeaf != 0, "leaf-spine"},
 		{"k", n.K != 0, "fat-tree"},
-		{"switches or per_switch", n.Switches != 0 || n.PerSwitch != 0, "ring"},
-		{"rate or delay", n.Rate != 0 || n.Delay != 0, "pair star leaf-spine fat-tree ring"},
+		{"switches", n.Switches != 0, "ring links"},
+		{"per_switch", n.PerSwitch != 0, "ring"},
+		{"link", len(n.Links) > 0, "links"},
+		{"rate or delay", n.Rate != 0 || n.Delay != 0, "pair star leaf-spine fat-tree ring links"},
 		{"up_rate or up_delay", up, "leaf-spine ring"},
-		{"routing, up_down, cut_through, lossy, watchdog, buffer, queue_max, alpha or red", switches, "star leaf-spine fat-tree hpcc ring"},
+		{"routing, up_down, cut_through, lossy, watchdog, buffer, queue_max, alpha or red", switches, "star leaf-spine fat-tree hpcc ring links"},
 	})
 	for i := 0; i < len(s.Traffic) && err == nil; i++ {
 		t := &s.Traffic[i]
 		err = unused(fmt.Sprintf("traffic %d", i+1), t.Kind, kinds, []setting{
 			{"from or to", t.From != 0 || t.To != 0, "flow"},
 			{"src_port", t.SrcPort != 0, "flow incast permutation all-to-all"},
-			{"op", t.Op != "", "flow incast permutation all-to-all load bursts"},
+			{"op", t.Op != "", "flow incast permutation all-to-all load bursts list"},
+			{"list or file", t.List != "" || t.File != "", "list"},
 			{"senders", t.Senders != 0, "incast bursts"},
 			{"across", t.Across != 0, "permutation"},
 			{"ranks", t.Ranks != 0, "ring tree halving"},
@@ -423,7 +437,8 @@ func unused(of, kind string, known []string, settings []setting) error {
 // classes pause, and whose cables neither lose nor fail, silence says that a
 // queue is long: there it is that of devices over sockets.
 func (s *Scenario) minProbe() Time {
-	if n := &s.Network; n.Lossy || n.Loss > 0 || n.Watchdog > 0 || s.Adapter.DSCP > 0 || len(s.Failures) > 0 {
+	lossy := func(l Link) bool { return l.Loss > 0 }
+	if n := &s.Network; n.Lossy || n.Loss > 0 || slices.ContainsFunc(n.Links, lossy) || n.Watchdog > 0 || s.Adapter.DSCP > 0 || len(s.Failures) > 0 {
 		return 80 * us
 	}
 	return 1000 * us

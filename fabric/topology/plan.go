@@ -54,7 +54,7 @@ func (g *Graph) Network(p Plan) (network.Config, error) {
 	}
 	for _, l := range g.links {
 		c.Cables = append(c.Cables, network.Cable{
-			A: int(l.A), B: int(l.B), Rate: l.Rate, Delay: event.Time(l.Delay), Loss: p.Loss,
+			A: int(l.A), B: int(l.B), Rate: l.Rate, Delay: event.Time(l.Delay), Loss: both(p.Loss, l.Loss),
 		})
 	}
 	routes := g.Shortest
@@ -131,4 +131,9 @@ func (t *Tables) Network() ([]network.Table, error) {
 		used = used[:0]
 	}
 	return tables, nil
+}
+
+// both returns the share of packets of 10^9 that one or the other loses.
+func both(a, b uint32) uint32 {
+	return uint32(uint64(a) + uint64(b) - uint64(a)*uint64(b)/1e9)
 }
