@@ -108,7 +108,7 @@ var layers = map[string][]string{
 	// Programs import verbs, and a kind of link where they want another
 	// one. What is below verbs (ib, memreg, qp, hca) is not theirs.
 	"programs/interop/...": {"hca/task", "verbs", "rdma/cm", "rdma/rdmanet", "programs/interop/..."},
-	"cmd/...":              {"verbs", "qp/trace", "transport/...", "rocev2/mad", "observe/dissect", "programs/interop/...", "observe/doctor/...", "rdma", "cmd/rocev2d/server/...", "programs", "transport/owner", "fabric/lab", "internal/closest", "internal/tomllines", "internal/sockfilter", "internal/userdir", "cmd/..."},
+	"cmd/...":              {"verbs", "qp/trace", "transport/...", "rocev2/mad", "observe/dissect", "programs/interop/...", "observe/doctor/...", "observe/conformance/...", "rdma", "cmd/rocev2d/server/...", "programs", "transport/owner", "fabric/lab", "internal/closest", "internal/tomllines", "internal/sockfilter", "internal/userdir", "cmd/..."},
 
 	"cmd/build": {"rocev2"}, // what the commands say of the processor
 
@@ -116,6 +116,12 @@ var layers = map[string][]string{
 	"observe/doctor":       {"verbs", "rocev2", "transport/udp", "transport/lease", "observe/doctor/...", "internal/procfs", "internal/ifaddrs"},
 	"observe/doctor/ping":  {"verbs", "rocev2", "rocev2/mad"},
 	"observe/doctor/probe": {"rocev2", "internal/dontfrag"},
+
+	// What tests a peer makes packets by hand, not by a queue pair.
+	"observe/conformance":        {"transport", "observe/conformance/..."},
+	"observe/conformance/stage":  {"rocev2", "transport", "transport/tap"},
+	"observe/conformance/rules":  {"rocev2", "transport", "observe/conformance/stage"},
+	"observe/conformance/target": {"verbs"},
 
 	// The daemon, and what it shows.
 	"observe/metrics":           {"verbs"},
