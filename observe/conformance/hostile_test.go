@@ -102,8 +102,8 @@ func TestHostileTargets(t *testing.T) {
 				defer other.Close()
 				start := time.Now()
 				r, err := conformance.Run(t.Context(), conformance.Config{Link: link, Dial: lying(t, c.answer)})
-				// Each rule may take its limit, and most are not
-				// tried.
+				// Each rule may take its limit; most are
+				// not tried.
 				if took := time.Since(start); took > time.Hour {
 					t.Errorf("it took %v", took)
 				}

@@ -244,7 +244,7 @@ static int post(void)
 	};
 	uint64_t off = number("off"), n = number("len");
 	struct ibv_sge sge = { .addr = (uintptr_t)memory + off, .length = n, .lkey = full->lkey };
-	struct ibv_send_wr wr = { .wr_id = number("id"), .sg_list = &sge, .num_sge = n ? 1 : 0, .send_flags = IBV_SEND_SIGNALED, .imm_data = htonl(number("imm")) }, *bad;
+	struct ibv_send_wr wr = { .wr_id = number("id"), .sg_list = &sge, .num_sge = n ? 1 : 0, .send_flags = IBV_SEND_SIGNALED | (number("fence") ? IBV_SEND_FENCE : 0), .imm_data = htonl(number("imm")) }, *bad;
 	size_t i = 0;
 	int err;
 

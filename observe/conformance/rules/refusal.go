@@ -18,6 +18,10 @@ func lengthRules() []Rule {
 			p.RETH.Length = 3 * stage.MTU
 			refused(s, p, inv)
 		}},
+		{ID: "length/first-whole", Text: "A FIRST that is shorter than the path MTU is an invalid request also if it has all of the WRITE", Spec: "9.7.4.1.6", Script: func(s *stage.Scene) {
+			s.Connect(stage.Options{})
+			refused(s, s.Request(rocev2.RCWriteFirst, stage.Data(64, 1)), inv)
+		}},
 		{ID: "length/middle-short", Text: "A MIDDLE that is shorter than the path MTU is an invalid request", Spec: "9.7.4.1.6", Script: func(s *stage.Scene) {
 			s.Connect(stage.Options{Receives: 1})
 			s.Send(s.Request(rocev2.RCSendFirst, stage.Data(stage.MTU, 1)))

@@ -19,13 +19,36 @@ func requesterRules() []Rule {
 		{ID: "requester/write", Text: "The first packet of a WRITE has its address, key and length", Spec: "9.3.3, 9.4.3", Script: asksWrite},
 		{ID: "requester/read", Text: "A READ is one request, whose response takes as many PSNs as packets", Spec: "9.4.4, 9.7.2", Script: asksRead},
 		{ID: "requester/atomic", Text: "An atomic carries its operands; its result reaches the program", Spec: "9.4.5", Needs: needsAtomic, Script: asksAtomic},
+		{ID: "requester/mtu", Text: "Messages are cut at the path MTU of the connection", Spec: "9.2.1", Script: func(s *stage.Scene) {
+			s.Connect(stage.Options{MTU: 1024})
+			b := stage.Data(2*1024+1, 1)
+			s.Fill(0, b)
+			s.Post(1, "send", 0, len(b), "")
+			ack(s, wantMessage(s, stage.Sends, stage.TargetPSN, b, nil), 1)
+			s.WantCompletion(1, stage.StatusSuccess)
+		}},
+		{ID: "requester/depth", Text: "No more READs are outstanding than were agreed", Spec: "9.7.4, 11.2.5.2", Script: readDepth},
+		{ID: "requester/fence", Text: "A request with a fence waits for the READs before it", Spec: "10.8.3.3", Script: func(s *stage.Scene) { fence(s, false) }},
+		{ID: "requester/fence-lost", Text: "A request with a fence is sent although the READ before it was lost once", Spec: "10.8.3.3", Script: func(s *stage.Scene) { fence(s, true) }},
 		{ID: "requester/implied", Text: "An acknowledgement completes all WRITEs before it", Spec: "9.7.5.1.2", Script: impliedAck},
 		{ID: "requester/implied-read", Text: "An acknowledgement of a later request does not complete a READ", Spec: "9.7.5.1.2", Script: impliedRead},
 		{ID: "requester/nak-sequence", Text: "After NAK PSN sequence error it goes back to the PSN of the NAK", Spec: "9.7.5.2", Script: goBack},
 		{ID: "requester/nak-invalid", Text: "NAK invalid request completes with remote invalid request error", Spec: "9.7.5.2, 11.6.2", Script: func(s *stage.Scene) { fatalNAK(s, inv, stage.StatusRemInv) }},
 		{ID: "requester/nak-access", Text: "NAK remote access error completes with remote access error", Spec: "9.7.5.2, 11.6.2", Script: func(s *stage.Scene) { fatalNAK(s, acc, stage.StatusRemAcc) }},
 		{ID: "requester/nak-operational", Text: "NAK remote operational error completes with remote operation error", Spec: "9.7.5.2, 11.6.2", Script: func(s *stage.Scene) { fatalNAK(s, op, stage.StatusRemOp) }},
+		{ID: "requester/nak-reserved", Text: "A NAK with a reserved code does not complete anything with success", Spec: "9.7.5.2", Script: func(s *stage.Scene) {
+			s.Connect(stage.Options{Timeout: 14, Retry: 2})
+			asks(s, 1)
+			reply(s, rocev2.RCAcknowledge, stage.TargetPSN, rocev2.NAKSequence|0x1f, 0, nil)
+			s.WantError(1)
+		}},
 		{ID: "requester/nak-flush", Text: "After a fatal NAK the requests after it are flushed", Spec: "10.3.1.7", Script: nakFlush},
+	}
+}
+
+// responseRules are those of responses that do not fit.
+func responseRules() []Rule {
+	return []Rule{
 		{ID: "requester/ack-future", Text: "An acknowledgement of a PSN that was not sent completes nothing", Spec: "9.7.5.1.1", Script: ackFuture},
 		{ID: "requester/ack-old", Text: "An acknowledgement that comes again completes nothing", Spec: "9.7.5.1.1", Script: ackOld},
 		{ID: "requester/read-plain-ack", Text: "A plain acknowledgement does not complete a READ", Spec: "9.7.5.1.2", Script: readPlainAck},
@@ -35,6 +58,23 @@ func requesterRules() []Rule {
 		}},
 		{ID: "requester/read-opcode", Text: "A READ response FIRST in place of ONLY does not complete the READ with success, nor hang it", Spec: "9.7.5.1.3, 9.9.2", Script: func(s *stage.Scene) {
 			wrongResponse(s, rocev2.RCReadResponseFirst, stage.Data(64, 3))
+		}},
+		{ID: "requester/read-last", Text: "A READ response LAST in place of MIDDLE does not complete the READ with success, nor hang it", Spec: "9.7.5.1.3, 9.9.2", Script: func(s *stage.Scene) {
+			s.Connect(stage.Options{Timeout: 14, Retry: 2})
+			b := stage.Data(3*stage.MTU, 1)
+			s.Post(1, "read", 0, len(b), remote)
+			wantReadRequest(s, stage.TargetPSN, len(b))
+			reply(s, rocev2.RCReadResponseFirst, stage.TargetPSN, rocev2.ACKNoCredits, 1, b[:stage.MTU])
+			reply(s, rocev2.RCReadResponseLast, stage.TargetPSN+1, rocev2.ACKNoCredits, 1, b[stage.MTU:2*stage.MTU])
+			s.WantError(1)
+		}},
+		{ID: "requester/read-gap", Text: "A READ of which a response is lost is asked for again", Spec: "9.7.5.1.5", Script: readGap},
+		{ID: "requester/read-syndrome", Text: "A READ response with a reserved syndrome does not complete the READ with success, nor hang it", Spec: "9.7.5.2.1, 9.9.2", Script: func(s *stage.Scene) {
+			s.Connect(stage.Options{Timeout: 14, Retry: 2})
+			s.Post(1, "read", 0, postLen, remote)
+			wantReadRequest(s, stage.TargetPSN, postLen)
+			reply(s, rocev2.RCReadResponseOnly, stage.TargetPSN, 0x40, 1, stage.Data(postLen, 1))
+			s.WantError(1)
 		}},
 		{ID: "requester/write-read-response", Text: "A READ response for a WRITE does not complete it with success, nor hang it", Spec: "9.7.5.1.3, 9.9.2", Script: responseToWrite},
 	}
@@ -178,6 +218,63 @@ func asksRead(s *stage.Scene) {
 	ack(s, stage.TargetPSN+4, 2)
 	s.WantCompletion(1, stage.StatusSuccess)
 	s.WantCompletion(2, stage.StatusSuccess)
+	s.WantMemory(0, b, "what the READ brought")
+}
+
+// readDepth has more READs posted than were agreed.
+func readDepth(s *stage.Scene) {
+	const agreed, n = stage.Depth, stage.Depth + 2
+	s.Connect(stage.Options{})
+	b := stage.Data(postLen, 1)
+	for i := range n {
+		s.Post(i+1, "read", i*postLen, postLen, remote)
+	}
+	for i := range agreed {
+		wantReadRequest(s, stage.TargetPSN.Add(i), postLen)
+	}
+	s.Quiet("all READs that were agreed are outstanding")
+	for i := range n {
+		answerRead(s, stage.TargetPSN.Add(i), b, rocev2.PSN(i+1))
+		s.WantCompletion(uint64(i+1), stage.StatusSuccess)
+		if i+agreed < n {
+			wantReadRequest(s, stage.TargetPSN.Add(i+agreed), postLen)
+		}
+	}
+}
+
+// fence has a WRITE wait for a READ, whose request is lost the first time or
+// not.
+func fence(s *stage.Scene, lost bool) {
+	s.Connect(stage.Options{Timeout: 14})
+	b := stage.Data(postLen, 8)
+	s.Fill(256, b)
+	s.Post(1, "read", 0, postLen, remote)
+	s.Post(2, "write", 256, postLen, remote+" fence=1")
+	wantReadRequest(s, stage.TargetPSN, postLen)
+	if lost {
+		wantReadRequest(s, stage.TargetPSN, postLen)
+	}
+	answerRead(s, stage.TargetPSN, b, 1)
+	s.WantCompletion(1, stage.StatusSuccess)
+	wantRequest(s, rocev2.RCWriteOnly, stage.TargetPSN+1, b, nil)
+	ack(s, stage.TargetPSN+1, 2)
+	s.WantCompletion(2, stage.StatusSuccess)
+}
+
+// readGap loses the second of three responses.
+func readGap(s *stage.Scene) {
+	s.Connect(stage.Options{Timeout: 14})
+	b := stage.Data(3*stage.MTU, 1)
+	s.Post(1, "read", 0, len(b), remote)
+	wantReadRequest(s, stage.TargetPSN, len(b))
+	reply(s, rocev2.RCReadResponseFirst, stage.TargetPSN, rocev2.ACKNoCredits, 1, b[:stage.MTU])
+	reply(s, rocev2.RCReadResponseLast, stage.TargetPSN+2, rocev2.ACKNoCredits, 1, b[2*stage.MTU:])
+	p := wantPartOf(s, len(b))
+	if p == nil {
+		return
+	}
+	answerRead(s, p.BTH.PSN, b[p.BTH.PSN.Sub(stage.TargetPSN)*stage.MTU:], 1)
+	s.WantCompletion(1, stage.StatusSuccess)
 	s.WantMemory(0, b, "what the READ brought")
 }
 

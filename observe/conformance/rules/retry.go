@@ -19,6 +19,7 @@ func retryRules() []Rule {
 		{ID: "retry/read-resume", Text: "A READ of which a part has come is asked for again, from there or from the start", Spec: "9.7.5.1.5", Script: readResume},
 		{ID: "retry/write-resume", Text: "A WRITE whose beginning was acknowledged goes on behind it after a timeout", Spec: "9.7.5.1.2, 9.7.6.1.3", Script: writeResume},
 		{ID: "retry/progress", Text: "Progress that an acknowledgement brings gives all retries back", Spec: "9.7.6.1.3", Script: progressReloads},
+		{ID: "retry/nak-progress", Severity: Should, Text: "Progress that a NAK brings gives all retries back, and each NAK is followed at once", Spec: "9.7.6.1.3", Script: nakProgress},
 		{ID: "rnr/waits", Text: "After RNR NAK the request is sent again, not before the time that the NAK says", Spec: "9.7.5.2.8", Script: rnrWaits},
 		{ID: "rnr/count", Text: "After as many RNR NAKs as were agreed the request fails with RNR retry exceeded", Spec: "9.9.2.1, 11.6.2", Script: rnrCount},
 		{ID: "rnr/zero", Text: "With an RNR retry count of 0 the first RNR NAK ends the request", Spec: "9.9.2.1", Script: func(s *stage.Scene) {
@@ -151,6 +152,20 @@ func progressReloads(s *stage.Scene) {
 		ack(s, stage.TargetPSN.Add(i), rocev2.PSN(i+1))
 		s.WantCompletion(uint64(i+1), stage.StatusSuccess)
 	}
+}
+
+func nakProgress(s *stage.Scene) {
+	s.Connect(stage.Options{Retry: 1})
+	asks(s, 3)
+	for i := 1; i < 3; i++ {
+		reply(s, rocev2.RCAcknowledge, stage.TargetPSN.Add(i), rocev2.NAKSequence, rocev2.PSN(i), nil)
+		s.WantCompletion(uint64(i), stage.StatusSuccess)
+		for k := i; k < 3; k++ {
+			wantRequest(s, rocev2.RCWriteOnly, stage.TargetPSN.Add(k), stage.Data(postLen, 1), nil)
+		}
+	}
+	ack(s, stage.TargetPSN+2, 3)
+	s.WantCompletion(3, stage.StatusSuccess)
 }
 
 func rnrWaits(s *stage.Scene) {

@@ -46,7 +46,7 @@ func All() []Rule {
 	return slices.Concat(
 		chapter("Wire", wireRules()),
 		chapter("Requests, responder side", sendRules(), memoryRules(), sequenceRules(), opcodeRules(), lengthRules(), keyRules(), refusalRules()),
-		chapter("Requests, requester side", requesterRules(), retryRules()),
+		chapter("Requests, requester side", requesterRules(), responseRules(), retryRules()),
 		chapter("Unreliable services", unreliableRules()),
 	)
 }

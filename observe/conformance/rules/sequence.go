@@ -13,6 +13,7 @@ func sequenceRules() []Rule {
 	return []Rule{
 		{ID: "psn/gap", Text: "A request after a gap gets NAK PSN sequence error with the PSN that is expected, and is not executed", Spec: "9.7.4.1.2, 9.7.5.2", Script: psnGap},
 		{ID: "psn/gap-once", Text: "Further requests after the same gap get no other NAK than that", Spec: "9.7.4.1.2", Script: psnGapOnce},
+		{ID: "psn/gap-again", Severity: Should, Text: "If what comes again has the same gap, there is another NAK: the missing packet was lost twice", Spec: "9.7.5.2", Script: psnGapAgain},
 		{ID: "psn/wrap", Text: "After PSN 0xffffff comes 0", Spec: "9.7.2", Script: psnWrap},
 		{ID: "psn/wrap-read", Text: "The response to a READ crosses PSN 0xffffff", Spec: "9.7.2, 9.7.5.1.5", Script: psnWrapRead},
 		{ID: "psn/stale", Text: "A duplicate before anything was executed is not answered with a PSN that was never received", Spec: "9.7.5.1.4", Script: staleFirst},
@@ -27,6 +28,7 @@ func sequenceRules() []Rule {
 		{ID: "duplicate/read-after-empty", Text: "A READ is answered again after a WRITE of length 0", Spec: "9.7.5.1.5", Script: duplicateAfterEmpty},
 		{ID: "duplicate/atomic", Text: "A duplicate atomic gets the stored result and is not executed again", Spec: "9.7.5.1.5", Needs: needsAtomic, Script: duplicateAtomic},
 		{ID: "duplicate/atomics-depth", Text: "As many results of atomics are kept as READs and atomics were agreed", Spec: "9.7.5.1.5", Needs: needsAtomic, Script: duplicateAtomics},
+		{ID: "duplicate/atomic-forgotten", Severity: Should, Text: "A duplicate atomic whose result is not kept any more gets NAK invalid request, not silence", Spec: "9.7.5.1.5", Needs: needsAtomic, Script: forgottenAtomic},
 		{ID: "duplicate/atomic-write", Text: "A duplicate ATOMIC WRITE is answered again and does not write", Spec: "A19", Needs: []string{"rc", "atomic-write"}, Script: duplicateAtomicWrite},
 		{ID: "duplicate/flush", Text: "A duplicate FLUSH is answered again", Spec: "A19", Needs: []string{"rc", "flush"}, Script: duplicateFlush},
 	}
@@ -98,6 +100,17 @@ func psnGapOnce(s *stage.Scene) {
 	s.SetPSN(lost.BTH.PSN.Next())
 	s.Send(lost)
 	s.WantAck(1)
+}
+
+func psnGapAgain(s *stage.Scene) {
+	s.Connect(stage.Options{})
+	lost, after := s.Request(rocev2.RCWriteOnly, stage.Data(8, 2)), s.Request(rocev2.RCWriteOnly, stage.Data(16, 3))
+	for range 2 {
+		s.Send(after)
+		s.WantNAK(lost.BTH.PSN, rocev2.NAKSequence)
+	}
+	s.Send(lost, after)
+	s.WantAck(2)
 }
 
 func psnWrap(s *stage.Scene) {
@@ -320,6 +333,28 @@ func duplicateAtomics(s *stage.Scene) {
 	}
 	wantWord(s, uint64(len(all)))
 	s.Alive()
+}
+
+func forgottenAtomic(s *stage.Scene) {
+	s.Connect(stage.Options{DestRd: 1})
+	first := atomic(s, rocev2.RCFetchAdd, 1, 0)
+	for i := range 40 { // more than any responder keeps that was asked for one
+		p := first
+		if i > 0 {
+			p = atomic(s, rocev2.RCFetchAdd, 1, 0)
+		}
+		s.Send(p)
+		s.SetMSN(s.MSN().Next())
+		wantAtomic(s, p.BTH.PSN, uint64(i))
+	}
+	s.Send(first)
+	s.Expect(stage.Want{Text: fmt.Sprintf("NAK invalid request psn=%#x, or the result", uint32(first.BTH.PSN)), Fits: func(p *rocev2.Packet) string {
+		if p.BTH.Opcode == rocev2.RCAtomicAcknowledge && p.BTH.PSN == first.BTH.PSN && p.AtomicAck.Original == 0 {
+			return ""
+		}
+		return stage.NAK(first.BTH.PSN, rocev2.NAKInvalidRequest).Fits(p)
+	}})
+	wantWord(s, 40)
 }
 
 func duplicateAtomicWrite(s *stage.Scene) {

@@ -30,6 +30,9 @@ func wireRules() []Rule {
 		}},
 		{ID: "wire/opcode-reserved", Text: "A packet with a reserved opcode is dropped", Spec: "9.6.1.2", Script: reservedOpcodes},
 		{ID: "wire/opcode-service", Text: "A packet of another transport service is dropped", Spec: "9.6.1.2", Script: otherService},
+		{ID: "wire/qpn", Text: "A packet for a queue pair that does not exist is dropped", Spec: "9.6.1.3", Script: func(s *stage.Scene) {
+			dropped(s, func(p *rocev2.Packet) { p.BTH.DestQPN ^= 0x700000 })
+		}},
 		{ID: "wire/short", Text: "A packet that is shorter than its headers is dropped", Spec: "9.6.1", Script: shortPacket},
 		{ID: "wire/pad", Text: "A packet whose pad count exceeds its payload is dropped or refused", Spec: "9.2, 9.7.4.1.6", Script: padBeyond},
 		{ID: "wire/response-stray", Text: "An acknowledgement for nothing changes nothing", Spec: "9.7.5.1", Script: strayResponse},

@@ -28,6 +28,7 @@ import (
 //	       foreign=0x3456
 //	recv id=5 off=32768 len=100
 //	post id=1 op=write off=0 len=100 va=0x1000 rkey=0x77 imm=0 add=0 swap=0
+//	   fence=1
 //	fill off=0 hex=00ff
 //	mem off=0 len=16
 //	    ok hex=00ff…
@@ -176,6 +177,7 @@ const (
 	defaultPSN  = 0x10000
 	lateTimeout = 20 // 4.3 s
 	RNRCode     = 14 // 1.28 ms
+	Depth       = 4  // READs and atomics that the target may have outstanding
 
 	TargetPSN rocev2.PSN = 0x200000 // that the target sends first
 )
@@ -215,8 +217,8 @@ type Pair struct {
 }
 
 func (c *Conn) qp(o Options, addr netip.Addr, qpn rocev2.QPN) (Pair, error) {
-	v, err := c.do(0, "qp type=%s addr=%v qpn=%d rqpsn=%d sqpsn=%d mtu=%d access=%s timeout=%d retry=%d rnrretry=%d rnr=%d rd=4 destrd=%d qkey=%#x receives=%d size=%d",
-		o.Kind, addr, qpn, o.PSN, TargetPSN, o.MTU, o.Access, o.Timeout, o.Retry, o.RNRRetry, RNRCode, o.DestRd, o.QKey, o.Receives, o.RecvSize)
+	v, err := c.do(0, "qp type=%s addr=%v qpn=%d rqpsn=%d sqpsn=%d mtu=%d access=%s timeout=%d retry=%d rnrretry=%d rnr=%d rd=%d destrd=%d qkey=%#x receives=%d size=%d",
+		o.Kind, addr, qpn, o.PSN, TargetPSN, o.MTU, o.Access, o.Timeout, o.Retry, o.RNRRetry, RNRCode, Depth, o.DestRd, o.QKey, o.Receives, o.RecvSize)
 	if err != nil {
 		return Pair{}, err
 	}

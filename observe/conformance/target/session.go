@@ -228,7 +228,7 @@ func (s *session) post(p *parameters) (string, error) {
 		return "", fmt.Errorf("no operation %.20q", p.values["op"])
 	}
 	wr := verbs.SendWR{
-		ID: p.number("id", 1<<32), Opcode: op, Signaled: true, Imm: uint32(p.number("imm", 1<<32-1)),
+		ID: p.number("id", 1<<32), Opcode: op, Signaled: true, Fence: p.number("fence", 1) == 1, Imm: uint32(p.number("imm", 1<<32-1)),
 		Remote:     verbs.RemoteAddr{Addr: p.number("va", 1<<64-1), RKey: verbs.Key(p.number("rkey", 1<<32-1))},
 		CompareAdd: p.number("add", 1<<64-1), Swap: p.number("swap", 1<<64-1),
 	}
