@@ -31,6 +31,7 @@ type conformanceFlags struct {
 	helper  bool
 	out     string
 	kind    string
+	cm      int
 	json    bool
 	timeout time.Duration
 	quiet   time.Duration
@@ -55,8 +56,12 @@ C, for every device that libibverbs knows:
   rocev2 conformance --helper > target.c && cc -O2 -o target target.c -libverbs
   ./target -d rxe0 -g 1
 
-The UDP port 4791 of the local address must be free. Test peers that nobody
-uses: the packets are meant to provoke faults.
+Without a target, --cm tests the rules for which a connection is enough, with
+any program that takes connections by the connection manager, such as rping -s
+-P, which listens on port 7174.
+
+The UDP port 4791 of the local address must be free. Test peers that are not in
+use: the packets are meant to provoke faults.
 
 The verdicts are pass, fail, deviation known (of peers of this kind, see --kind)
 and not tested, with the reason. Exit status: 1 if a rule has failed or nothing
@@ -64,6 +69,7 @@ could be tested, else 0.`,
 		Example: `  rocev2 conformance --serve -d 192.0.2.7           the target of this software
   rocev2 conformance 192.0.2.7                      all rules
   rocev2 conformance --run 'read/*' -o report 192.0.2.7
+  rocev2 conformance --cm 7174 192.0.2.7            against rping -s -P
   rocev2 conformance --list`,
 		Args: atMostOne("host"),
 		RunE: func(cmd *cobra.Command, args []string) error { return f.command(cmd.Context(), io, first(args)) },
@@ -72,6 +78,7 @@ could be tested, else 0.`,
 	fs.SortFlags = false
 	fs.VarP(deviceFlag{&f.device}, "device", "d", deviceUsage+" (default: the address that leads to the peer)")
 	fs.IntVarP(&f.port, "port", "p", f.port, "TCP port of the target")
+	fs.IntVar(&f.cm, "cm", 0, "connect to a program that listens on this RDMA-CM `port`, instead of asking a target")
 	fs.StringSliceVar(&f.run, "run", nil, "test the rules whose names fit a `pattern` with * and ?; may be repeated")
 	fs.BoolVar(&f.list, "list", false, "print the rules and end")
 	fs.StringVarP(&f.out, "out", "o", "", "write report.md, report.json and a capture for each rule that has not passed into a `directory`")
@@ -97,6 +104,9 @@ func (f *conformanceFlags) command(ctx context.Context, io streams, host string)
 	}
 	if err := checkPort(f.port); err != nil {
 		return err
+	}
+	if f.cm < 0 || f.cm > 65535 {
+		return usagef("--cm %d: a port is a number from 1 to 65535", f.cm)
 	}
 	alone := 0
 	for _, b := range []bool{f.list, f.serve, f.helper, host != ""} {
@@ -159,7 +169,7 @@ func (f *conformanceFlags) test(ctx context.Context, io streams, host string, ru
 		return err
 	}
 	c := conformance.Config{
-		Rules: rules, Link: link, Timeout: f.timeout, Quiet: f.quiet, Limit: f.limit, Kind: f.kind,
+		Rules: rules, Link: link, Listener: uint16(f.cm), Peer: peer, Timeout: f.timeout, Quiet: f.quiet, Limit: f.limit, Kind: f.kind,
 		Dial: func(ctx context.Context) (net.Conn, error) {
 			var d net.Dialer
 			return d.DialContext(ctx, "tcp", net.JoinHostPort(peer.String(), strconv.Itoa(f.port)))

@@ -118,8 +118,8 @@ var layers = map[string][]string{
 	"observe/doctor/probe": {"rocev2", "internal/dontfrag"},
 
 	// What tests a peer makes packets by hand, not by a queue pair.
-	"observe/conformance":        {"transport", "observe/conformance/..."},
-	"observe/conformance/stage":  {"rocev2", "transport", "transport/tap"},
+	"observe/conformance":        {"rocev2", "transport", "observe/conformance/..."},
+	"observe/conformance/stage":  {"rocev2", "rocev2/mad", "transport", "transport/tap"},
 	"observe/conformance/rules":  {"rocev2", "transport", "observe/conformance/stage"},
 	"observe/conformance/target": {"verbs"},
 

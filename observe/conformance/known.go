@@ -32,7 +32,7 @@ var deviations = []deviation{
 	{"length/last-empty length/only-long", stage.LinuxRXE, "ACK", "Linux 6.1 does not compare the payloads of SENDs with the path MTU"},
 	{"length/write-less", stage.LinuxRXE, "ACK", "Linux compares the payload of a packet with what is left of the WRITE, but not whether the message ends there"},
 	{"length/beyond-2g", stage.LinuxRXE, "NAK remote access error", "Linux 6.1 knows no limit of the length, and finds that the region is shorter"},
-	{"refused/again", stage.LinuxRXE, "nothing", "Linux is silent after a NAK that ends its side: if the NAK is lost, the requester sees timeouts"},
+	{"refused/again refused/again-read", stage.LinuxRXE, "nothing", "Linux is silent after a NAK that ends its side: if the NAK is lost, the requester sees timeouts"},
 	{"requester/ack-future requester/read-plain-ack", stage.LinuxRXE, "SUCCESS", "Linux completes what an acknowledgement names, whether it was sent and whether data has come"},
 	{"requester/read-syndrome", stage.LinuxRXE, "SUCCESS", "Linux completes the READ with success, and ends the queue pair"},
 	{"requester/read-short requester/read-opcode", stage.LinuxRXE, "no completion", "Linux stops at a READ response that does not fit: no repetition, no completion"},

@@ -71,6 +71,9 @@ type Result struct {
 
 // missing returns the first capability that a target lacks for the rule.
 func (r *Result) missing(t Target) string {
+	if t.Bare && !r.Bare {
+		return "what the rule needs beside a connection: it takes a target"
+	}
 	for _, n := range r.Needs {
 		if !slices.Contains(t.Services, n) {
 			return n

@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/gosoftroce/rocev2/observe/conformance/rules"
 	"github.com/gosoftroce/rocev2/observe/conformance/stage"
+	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/transport"
 )
 
@@ -20,6 +22,13 @@ type Config struct {
 	// Dial opens a control connection to the target. Each rule has one of
 	// its own.
 	Dial func(context.Context) (net.Conn, error)
+	// Listener is a port of the RDMA port space TCP at Peer, where a
+	// program takes connections by the connection manager, such as rping -s
+	// -P: it stands in for the target, for the rules that need no more. 0
+	// means that there is a target.
+	Listener uint16
+	Peer     netip.Addr
+
 	// Link has the address that packets are sent from. It belongs to Run.
 	Link transport.Link
 
@@ -106,6 +115,22 @@ func (r *runner) try(ctx context.Context, res *Result) {
 	}
 }
 
+// maker returns what makes queue pairs for a rule.
+func (r *runner) maker(ctx context.Context) (stage.Maker, Target, error) {
+	if r.cfg.Listener == 0 {
+		return r.dial(ctx)
+	}
+	return &stage.Listener{Port: r.cfg.Listener}, r.listener(), nil
+}
+
+// listener is the target that a listener is.
+func (r *runner) listener() Target {
+	return Target{
+		Kind: cmp.Or(r.cfg.Kind, "unknown"), Release: "-", Device: fmt.Sprintf("a listener on port %d", r.cfg.Listener),
+		Addr: r.cfg.Peer, MTU: rocev2.MTU4096.Bytes(), Services: []string{"rc", "atomic"}, Bare: true,
+	}
+}
+
 // dial opens a control connection, and has the target say what it is.
 func (r *runner) dial(ctx context.Context) (*stage.Conn, Target, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.Limit)
@@ -127,11 +152,11 @@ func (r *runner) dial(ctx context.Context) (*stage.Conn, Target, error) {
 }
 
 func (r *runner) ask(ctx context.Context) (Target, error) {
-	conn, t, err := r.dial(ctx)
+	m, t, err := r.maker(ctx)
 	if err != nil {
 		return t, err
 	}
-	conn.Close()
+	m.Close()
 	if t.Addr.Is4() != r.local.Is4() {
 		return t, fmt.Errorf("the target has the address %v, this side %v: both must be IPv4 or IPv6", t.Addr, r.local)
 	}
@@ -142,19 +167,19 @@ func (r *runner) ask(ctx context.Context) (Target, error) {
 func (r *runner) rule(ctx context.Context, res *Result) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, r.cfg.Limit, fmt.Errorf("the rule took longer than %v", r.cfg.Limit))
 	defer cancel()
-	conn, target, err := r.dial(ctx)
+	m, target, err := r.maker(ctx)
 	if err != nil {
 		res.Why = err.Error()
 		return err
 	}
-	defer conn.Close()
+	defer m.Close()
 	if lacks := res.missing(target); lacks != "" {
 		res.Why = "the target does not offer " + lacks
 		return nil
 	}
-	res.capture = r.stage.Play(ctx, conn, target, res.Script, &res.Record)
+	res.capture = r.stage.Play(ctx, m, target, res.Script, &res.Record)
 	if res.Verdict == Fail {
 		res.lookUp(target)
 	}
-	return conn.Err()
+	return m.Err()
 }

@@ -64,6 +64,7 @@ func lengthRules() []Rule {
 func keyRules() []Rule {
 	return []Rule{
 		{ID: "key/unknown", Text: "A WRITE with an unknown key is a remote access error", Spec: "9.7.4.1.5", Script: func(s *stage.Scene) { badKey(s, writeOne, func(r *rocev2.RETH) { r.RKey ^= 0x5a5a5a00 }) }},
+		{ID: "key/unknown-read", Bare: true, Text: "A READ with an unknown key is a remote access error", Spec: "9.7.4.1.5", Script: func(s *stage.Scene) { badKey(s, readOne, func(r *rocev2.RETH) { r.RKey ^= 0x5a5a5a00 }) }},
 		{ID: "key/wrong-byte", Text: "A key whose low byte is wrong is unknown", Spec: "9.7.4.1.5, 10.6.3", Script: func(s *stage.Scene) { badKey(s, writeOne, func(r *rocev2.RETH) { r.RKey ^= 0x5a }) }},
 		{ID: "key/domain", Text: "A key of another protection domain is a remote access error", Spec: "9.7.4.1.5", Script: func(s *stage.Scene) { badKey(s, readOne, func(r *rocev2.RETH) { r.RKey = s.Pair().Foreign }) }},
 		{ID: "key/rights", Text: "A WRITE into a region that may be read only is a remote access error", Spec: "9.7.4.1.5", Script: func(s *stage.Scene) { badKey(s, writeOne, func(r *rocev2.RETH) { r.RKey = s.Pair().ReadOnly }) }},
@@ -72,7 +73,7 @@ func keyRules() []Rule {
 			badKey(s, readOne, func(r *rocev2.RETH) { r.VA += stage.MemoryLen - uint64(r.Length) + 1 })
 		}},
 		{ID: "key/before", Text: "A WRITE that begins one byte before the region is a remote access error", Spec: "9.7.4.1.5", Script: func(s *stage.Scene) { badKey(s, writeOne, func(r *rocev2.RETH) { r.VA-- }) }},
-		{ID: "key/wrap", Text: "An address and a length whose sum wraps around is a remote access error", Spec: "9.7.4.1.5", Script: func(s *stage.Scene) { badKey(s, readOne, func(r *rocev2.RETH) { r.VA = 1<<64 - 4 }) }},
+		{ID: "key/wrap", Bare: true, Text: "An address and a length whose sum wraps around is a remote access error", Spec: "9.7.4.1.5", Script: func(s *stage.Scene) { badKey(s, readOne, func(r *rocev2.RETH) { r.VA = 1<<64 - 4 }) }},
 		{ID: "key/straddle", Text: "Of a WRITE of several packets that ends after the region nothing is written", Spec: "9.7.4.1.5", Script: straddle},
 		{ID: "key/end", Text: "The last byte of a region can be written", Spec: "9.7.4.1.5", Script: lastByte},
 	}
@@ -113,6 +114,15 @@ func refusalRules() []Rule {
 		}},
 		{ID: "refused/after", Text: "After a refusal nothing more is executed", Spec: "10.3.1.7", Script: afterRefusal},
 		{ID: "refused/before", Text: "What came before a refused request is executed, and counts in the NAK", Spec: "9.7.5.2", Script: beforeRefusal},
+		{ID: "refused/again-read", Bare: true, Severity: Should, Text: "A refused READ that comes again gets its NAK again", Spec: "9.7.5.2", Script: func(s *stage.Scene) {
+			s.Connect(stage.Options{})
+			p := readOne(s)
+			p.RETH.RKey ^= 0x5a5a5a00
+			for range 2 {
+				s.Send(p)
+				s.WantNAK(p.BTH.PSN, rocev2.NAKRemoteAccess)
+			}
+		}},
 		{ID: "refused/again", Severity: Should, Text: "A refused request that comes again gets its NAK again: the first may have been lost", Spec: "9.7.5.2", Script: refusedAgain},
 	}
 }

@@ -17,7 +17,7 @@ func retryRules() []Rule {
 		{ID: "retry/zero", Text: "With a retry count of 0 nothing is sent again", Spec: "9.9.2.1", Script: func(s *stage.Scene) { retries(s, 0) }},
 		{ID: "retry/seven", Text: "A retry count of 7 means seven repetitions, not endless ones", Spec: "9.9.2.1", Script: func(s *stage.Scene) { retries(s, 7) }},
 		{ID: "retry/read-resume", Text: "A READ of which a part has come is asked for again, from there or from the start", Spec: "9.7.5.1.5", Script: readResume},
-		{ID: "retry/write-resume", Text: "A WRITE whose beginning was acknowledged goes on behind it after a timeout", Spec: "9.7.5.1.2, 9.7.6.1.3", Script: writeResume},
+		{ID: "retry/write-resume", Text: "A WRITE whose beginning was acknowledged goes on from there after a timeout", Spec: "9.7.5.1.2, 9.7.6.1.3", Script: writeResume},
 		{ID: "retry/progress", Text: "Progress that an acknowledgement brings gives all retries back", Spec: "9.7.6.1.3", Script: progressReloads},
 		{ID: "retry/nak-progress", Severity: Should, Text: "Progress that a NAK brings gives all retries back, and each NAK is followed at once", Spec: "9.7.6.1.3", Script: nakProgress},
 		{ID: "rnr/waits", Text: "After RNR NAK the request is sent again, not before the time that the NAK says", Spec: "9.7.5.2.8", Script: rnrWaits},

@@ -37,6 +37,7 @@ type Rule struct {
 	Severity Severity `json:"severity"`
 	Spec     string   `json:"spec"` // sections of the standard
 
+	Bare   bool               `json:"bare"`  // a connection is enough, see stage.Listener
 	Needs  []string           `json:"needs"` // capabilities of the target, see stage.Conn
 	Script func(*stage.Scene) `json:"-"`
 }

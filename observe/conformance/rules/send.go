@@ -24,8 +24,8 @@ func sendRules() []Rule {
 		{ID: "send/invalidate-refused", Text: "A SEND with invalidate whose key cannot be invalidated is refused", Spec: "9.4.1.1.3", Script: sendInvalid},
 		{ID: "ack/msn", Text: "The MSN counts completed messages, not packets", Spec: "9.7.7.1", Script: ackMSN},
 		{ID: "ack/ackreq", Text: "A packet that asks for an acknowledgement in the middle of a message gets one", Spec: "9.7.3.1", Script: ackMiddle},
-		{ID: "ack/last", Text: "Many requests at once are acknowledged up to the last, never beyond, and never backwards", Spec: "9.7.5.1.2", Script: ackMany},
-		{ID: "ack/later", Text: "A message whose last packet asks for no acknowledgement is executed, and acknowledged with the next", Spec: "9.7.3.1", Script: ackLater},
+		{ID: "ack/last", Bare: true, Text: "Many requests at once are acknowledged up to the last, never beyond, and never backwards", Spec: "9.7.5.1.2", Script: ackMany},
+		{ID: "ack/later", Bare: true, Text: "A message whose last packet asks for no acknowledgement is executed, and acknowledged with the next", Spec: "9.7.3.1", Script: ackLater},
 	}
 }
 

@@ -11,20 +11,20 @@ import (
 // opcodes.
 func sequenceRules() []Rule {
 	return []Rule{
-		{ID: "psn/gap", Text: "A request after a gap gets NAK PSN sequence error with the PSN that is expected, and is not executed", Spec: "9.7.4.1.2, 9.7.5.2", Script: psnGap},
-		{ID: "psn/gap-once", Text: "Further requests after the same gap get no other NAK than that", Spec: "9.7.4.1.2", Script: psnGapOnce},
-		{ID: "psn/gap-again", Severity: Should, Text: "If what comes again has the same gap, there is another NAK: the missing packet was lost twice", Spec: "9.7.5.2", Script: psnGapAgain},
+		{ID: "psn/gap", Bare: true, Text: "A request after a gap gets NAK PSN sequence error with the PSN that is expected, and is not executed", Spec: "9.7.4.1.2, 9.7.5.2", Script: psnGap},
+		{ID: "psn/gap-once", Bare: true, Text: "Further requests after the same gap get no other NAK than that", Spec: "9.7.4.1.2", Script: psnGapOnce},
+		{ID: "psn/gap-again", Bare: true, Severity: Should, Text: "If what comes again has the same gap, there is another NAK: the missing packet was lost twice", Spec: "9.7.5.2", Script: psnGapAgain},
 		{ID: "psn/wrap", Text: "After PSN 0xffffff comes 0", Spec: "9.7.2", Script: psnWrap},
 		{ID: "psn/wrap-read", Text: "The response to a READ crosses PSN 0xffffff", Spec: "9.7.2, 9.7.5.1.5", Script: psnWrapRead},
-		{ID: "psn/stale", Text: "A duplicate before anything was executed is not answered with a PSN that was never received", Spec: "9.7.5.1.4", Script: staleFirst},
+		{ID: "psn/stale", Bare: true, Text: "A duplicate before anything was executed is not answered with a PSN that was never received", Spec: "9.7.5.1.4", Script: staleFirst},
 		{ID: "psn/far", Text: "A PSN that is 2^22 ahead is a gap, and one that is 2^22 back a duplicate", Spec: "9.7.2", Script: psnFar},
 		{ID: "duplicate/send", Text: "A duplicate SEND is acknowledged again and takes no receive", Spec: "9.7.5.1.4", Script: duplicateSend},
-		{ID: "duplicate/write", Text: "A duplicate WRITE is acknowledged again and does not write", Spec: "9.7.5.1.4", Script: duplicateWrite},
-		{ID: "duplicate/noack", Text: "The acknowledgement of a duplicate has the current message count", Spec: "9.7.5.1.4, 9.7.7.1", Script: duplicateMSN},
+		{ID: "duplicate/write", Bare: true, Text: "A duplicate WRITE is acknowledged again and does not write", Spec: "9.7.5.1.4", Script: duplicateWrite},
+		{ID: "duplicate/noack", Bare: true, Text: "The acknowledgement of a duplicate has the current message count", Spec: "9.7.5.1.4, 9.7.7.1", Script: duplicateMSN},
 		{ID: "duplicate/read", Text: "A duplicate READ is executed again", Spec: "9.7.5.1.5", Script: func(s *stage.Scene) { duplicateRead(s, 0) }},
 		{ID: "duplicate/read-part", Text: "A READ may be asked for again from a packet in the middle", Spec: "9.7.5.1.5", Script: func(s *stage.Scene) { duplicateRead(s, 2) }},
 		{ID: "duplicate/read-twice", Severity: Should, Text: "A READ that was repeated from the middle can be repeated from the start", Spec: "9.7.5.1.5", Script: duplicateReadTwice},
-		{ID: "duplicate/read-zero", Text: "A READ of length 0 is answered again", Spec: "9.7.5.1.5", Script: duplicateReadZero},
+		{ID: "duplicate/read-zero", Bare: true, Text: "A READ of length 0 is answered again", Spec: "9.7.5.1.5", Script: duplicateReadZero},
 		{ID: "duplicate/read-after-empty", Text: "A READ is answered again after a WRITE of length 0", Spec: "9.7.5.1.5", Script: duplicateAfterEmpty},
 		{ID: "duplicate/atomic", Text: "A duplicate atomic gets the stored result and is not executed again", Spec: "9.7.5.1.5", Needs: needsAtomic, Script: duplicateAtomic},
 		{ID: "duplicate/atomics-depth", Text: "As many results of atomics are kept as READs and atomics were agreed", Spec: "9.7.5.1.5", Needs: needsAtomic, Script: duplicateAtomics},
@@ -37,11 +37,11 @@ func sequenceRules() []Rule {
 // opcodeRules are those of the order of packets in a message.
 func opcodeRules() []Rule {
 	return []Rule{
-		{ID: "opcode/middle-first", Text: "A MIDDLE without a FIRST is an invalid request", Spec: "9.7.4.1.3", Script: func(s *stage.Scene) {
+		{ID: "opcode/middle-first", Bare: true, Text: "A MIDDLE without a FIRST is an invalid request", Spec: "9.7.4.1.3", Script: func(s *stage.Scene) {
 			s.Connect(stage.Options{Receives: 1})
 			refused(s, s.Request(rocev2.RCSendMiddle, stage.Data(stage.MTU, 1)), rocev2.NAKInvalidRequest)
 		}},
-		{ID: "opcode/last-first", Text: "A LAST without a FIRST is an invalid request", Spec: "9.7.4.1.3", Script: func(s *stage.Scene) {
+		{ID: "opcode/last-first", Bare: true, Text: "A LAST without a FIRST is an invalid request", Spec: "9.7.4.1.3", Script: func(s *stage.Scene) {
 			s.Connect(stage.Options{Receives: 1})
 			refused(s, s.Request(rocev2.RCWriteLast, stage.Data(8, 1)), rocev2.NAKInvalidRequest)
 		}},

@@ -10,35 +10,35 @@ import (
 
 func wireRules() []Rule {
 	return []Rule{
-		{ID: "wire/icrc", Text: "A packet with a wrong ICRC is dropped", Spec: "A17.3.3, 9.6", Script: badICRC},
-		{ID: "wire/icrc-masked", Text: "FECN, BECN and the six reserved bits of the BTH are not covered by the ICRC, and are ignored", Spec: "A17.3.3, 9.2", Script: maskedBits},
-		{ID: "wire/migreq", Text: "MigReq is accepted as 0 and as 1", Spec: "9.2, A17", Script: migReq},
-		{ID: "wire/reserved", Text: "The seven reserved bits before the PSN are ignored", Spec: "9.2", Script: func(s *stage.Scene) {
+		{ID: "wire/icrc", Bare: true, Text: "A packet with a wrong ICRC is dropped", Spec: "A17.3.3, 9.6", Script: badICRC},
+		{ID: "wire/icrc-masked", Bare: true, Text: "FECN, BECN and the six reserved bits of the BTH are not covered by the ICRC, and are ignored", Spec: "A17.3.3, 9.2", Script: maskedBits},
+		{ID: "wire/migreq", Bare: true, Text: "MigReq is accepted as 0 and as 1", Spec: "9.2, A17", Script: migReq},
+		{ID: "wire/reserved", Bare: true, Text: "The seven reserved bits before the PSN are ignored", Spec: "9.2", Script: func(s *stage.Scene) {
 			good(s, func(p *rocev2.Packet) { p.BTH.Reserved7 = 0x55 })
 		}},
-		{ID: "wire/solicited", Text: "The solicited event bit changes nothing on the wire", Spec: "9.2.3", Script: func(s *stage.Scene) {
+		{ID: "wire/solicited", Bare: true, Text: "The solicited event bit changes nothing on the wire", Spec: "9.2.3", Script: func(s *stage.Scene) {
 			good(s, func(p *rocev2.Packet) { p.BTH.Solicited = true })
 		}},
-		{ID: "wire/version", Text: "A packet with another transport header version is dropped", Spec: "9.6.1.1", Script: func(s *stage.Scene) {
+		{ID: "wire/version", Bare: true, Text: "A packet with another transport header version is dropped", Spec: "9.6.1.1", Script: func(s *stage.Scene) {
 			dropped(s, func(p *rocev2.Packet) { p.BTH.Version = 1 })
 		}},
-		{ID: "wire/pkey-limited", Text: "P_Keys are compared in their low 15 bits: a limited member reaches a full one", Spec: "10.9.3", Script: func(s *stage.Scene) {
+		{ID: "wire/pkey-limited", Bare: true, Text: "P_Keys are compared in their low 15 bits: a limited member reaches a full one", Spec: "10.9.3", Script: func(s *stage.Scene) {
 			good(s, func(p *rocev2.Packet) { p.BTH.PKey = 0x7fff })
 		}},
-		{ID: "wire/pkey-wrong", Text: "A packet with a P_Key that is not in the table is dropped", Spec: "9.6.1.1.3, 10.9.4", Script: func(s *stage.Scene) {
+		{ID: "wire/pkey-wrong", Bare: true, Text: "A packet with a P_Key that is not in the table is dropped", Spec: "9.6.1.1.3, 10.9.4", Script: func(s *stage.Scene) {
 			dropped(s, func(p *rocev2.Packet) { p.BTH.PKey = 0x8001 })
 		}},
-		{ID: "wire/opcode-reserved", Text: "A packet with a reserved opcode is dropped", Spec: "9.6.1.2", Script: reservedOpcodes},
+		{ID: "wire/opcode-reserved", Bare: true, Text: "A packet with a reserved opcode is dropped", Spec: "9.6.1.2", Script: reservedOpcodes},
 		{ID: "wire/opcode-service", Text: "A packet of another transport service is dropped", Spec: "9.6.1.2", Script: otherService},
-		{ID: "wire/qpn", Text: "A packet for a queue pair that does not exist is dropped", Spec: "9.6.1.3", Script: func(s *stage.Scene) {
+		{ID: "wire/qpn", Bare: true, Text: "A packet for a queue pair that does not exist is dropped", Spec: "9.6.1.3", Script: func(s *stage.Scene) {
 			dropped(s, func(p *rocev2.Packet) { p.BTH.DestQPN ^= 0x700000 })
 		}},
-		{ID: "wire/short", Text: "A packet that is shorter than its headers is dropped", Spec: "9.6.1", Script: shortPacket},
-		{ID: "wire/pad", Text: "A packet whose pad count exceeds its payload is dropped or refused", Spec: "9.2, 9.7.4.1.6", Script: padBeyond},
-		{ID: "wire/response-stray", Text: "An acknowledgement for nothing changes nothing", Spec: "9.7.5.1", Script: strayResponse},
-		{ID: "wire/source-port", Text: "Answers go to port 4791, whatever port a request comes from", Spec: "A17", Script: sourcePort},
-		{ID: "wire/class", Text: "Traffic class and hop limit are not covered by the ICRC", Spec: "A17.3.3", Script: trafficClass},
-		{ID: "wire/cnp", Text: "A congestion notification changes nothing but rates", Spec: "A17.9", Script: func(s *stage.Scene) {
+		{ID: "wire/short", Bare: true, Text: "A packet that is shorter than its headers is dropped", Spec: "9.6.1", Script: shortPacket},
+		{ID: "wire/pad", Bare: true, Text: "A packet whose pad count exceeds its payload is dropped or refused", Spec: "9.2, 9.7.4.1.6", Script: padBeyond},
+		{ID: "wire/response-stray", Bare: true, Text: "An acknowledgement for nothing changes nothing", Spec: "9.7.5.1", Script: strayResponse},
+		{ID: "wire/source-port", Bare: true, Text: "Answers go to port 4791, whatever port a request comes from", Spec: "A17", Script: sourcePort},
+		{ID: "wire/class", Bare: true, Text: "Traffic class and hop limit are not covered by the ICRC", Spec: "A17.3.3", Script: trafficClass},
+		{ID: "wire/cnp", Bare: true, Text: "A congestion notification changes nothing but rates", Spec: "A17.9", Script: func(s *stage.Scene) {
 			s.Connect(stage.Options{})
 			s.Send(keepPSN(s, s.Request(rocev2.CNP, nil)))
 			s.Alive()

@@ -71,7 +71,8 @@ type Target struct {
 	Release  string     `json:"release"` // of its software
 	Device   string     `json:"device"`
 	Addr     netip.Addr `json:"address"`
-	MTU      int        `json:"mtu"` // largest path MTU, in bytes
+	MTU      int        `json:"mtu"`            // largest path MTU, in bytes
+	Bare     bool       `json:"bare,omitempty"` // it is a Listener
 	Services []string   `json:"capabilities"`
 }
 
@@ -214,6 +215,12 @@ type Pair struct {
 	RKey     uint32 // of the memory, with all rights
 	ReadOnly uint32 // of the memory, with the right to be read
 	Foreign  uint32 // of other memory, in another protection domain
+}
+
+// make asks the target for a queue pair.
+func (c *Conn) make(s *Scene, o Options) (Pair, rocev2.PSN, error) {
+	p, err := c.qp(o, s.wire.link.Addr().WithZone(""), s.qpn)
+	return p, o.PSN, err
 }
 
 func (c *Conn) qp(o Options, addr netip.Addr, qpn rocev2.QPN) (Pair, error) {

@@ -2,15 +2,27 @@ package stage
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
-// WantMemory compares memory of the target.
+// errBare says why a script cannot go on.
+var errBare = errors.New("it takes a target: a connection alone does not show this")
+
+// hasTarget reports whether there is a target to ask.
+func (s *Scene) hasTarget() bool {
+	if s.conn == nil {
+		s.Untested(errBare)
+	}
+	return !s.over
+}
+
+// WantMemory compares memory of the target, where there is one.
 func (s *Scene) WantMemory(off int, bytesThere []byte, why string) {
-	if s.over {
+	if s.over || s.conn == nil {
 		return
 	}
 	got, err := s.conn.mem(off, len(bytesThere))
@@ -30,7 +42,7 @@ func (s *Scene) WantMemory(off int, bytesThere []byte, why string) {
 
 // Fill writes the memory of the target.
 func (s *Scene) Fill(off int, b []byte) {
-	if !s.over {
+	if !s.over && s.conn != nil {
 		s.Untested(s.conn.fill(off, b))
 	}
 }
@@ -54,7 +66,7 @@ func (s *Scene) WantRecv(i int, payload []byte) Completion {
 
 // WantCompletion waits for a completion of the target.
 func (s *Scene) WantCompletion(id uint64, statuses ...int) Completion {
-	if s.over {
+	if !s.hasTarget() {
 		return Completion{}
 	}
 	text := fmt.Sprintf("a completion of request %d with status %s", id, statusNames(statuses))
@@ -74,7 +86,7 @@ func (s *Scene) WantCompletion(id uint64, statuses ...int) Completion {
 // NoCompletion checks that the target has none now. What was answered before
 // has completed.
 func (s *Scene) NoCompletion(why string) {
-	if s.over {
+	if s.over || s.conn == nil {
 		return
 	}
 	s.record.step("expected  no completion: %s", why)
@@ -89,7 +101,7 @@ func (s *Scene) NoCompletion(why string) {
 // WantError waits for the end of a request that cannot succeed: an error, maybe
 // after repetitions, which are not answered.
 func (s *Scene) WantError(id uint64) {
-	if s.over {
+	if !s.hasTarget() {
 		return
 	}
 	text := fmt.Sprintf("a completion of request %d with an error", id)
@@ -108,7 +120,7 @@ func (s *Scene) WantError(id uint64) {
 
 // Post has the target post a request.
 func (s *Scene) Post(id int, op string, off, n int, remote string) {
-	if s.over {
+	if !s.hasTarget() {
 		return
 	}
 	s.record.step("posted    request %d: %s of %d bytes by the target", id, op, n)
@@ -118,7 +130,7 @@ func (s *Scene) Post(id int, op string, off, n int, remote string) {
 
 // Recv has the target post a receive.
 func (s *Scene) Recv(i int) {
-	if !s.over {
+	if s.hasTarget() {
 		_, err := s.conn.do(0, "recv id=%d off=%d len=%d", FirstRecv+i, RecvBase+i*s.opt.RecvSize, s.opt.RecvSize)
 		s.Untested(err)
 	}
@@ -126,7 +138,7 @@ func (s *Scene) Recv(i int) {
 
 // WantState asks for the state of the target's queue pair.
 func (s *Scene) WantState(name, why string) {
-	if s.over {
+	if s.over || s.conn == nil {
 		return
 	}
 	s.record.step("expected  the queue pair in %s: %s", name, why)

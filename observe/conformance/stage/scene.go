@@ -17,7 +17,8 @@ type Scene struct {
 	ctx    context.Context
 	times  Times
 	wire   *wire
-	conn   *Conn
+	maker  Maker
+	conn   *Conn // nil if the maker is none
 	target Target
 	qpn    rocev2.QPN // of this side
 	opt    Options
@@ -56,8 +57,8 @@ func (s *Scene) Connect(o Options) {
 		return
 	}
 	var err error
+	s.pair, o.PSN, err = s.maker.make(s, o)
 	s.opt, s.psn = o, o.PSN
-	s.pair, err = s.conn.qp(o, s.wire.link.Addr().WithZone(""), s.qpn)
 	s.Untested(err)
 }
 
@@ -103,8 +104,11 @@ func (s *Scene) Path(p transport.Path) *transport.Path {
 // Request returns the next request: it has the next PSN, and names the first
 // bytes of the target's memory where its opcode has a place for that.
 func (s *Scene) Request(op rocev2.Opcode, payload []byte) *rocev2.Packet {
-	p := &rocev2.Packet{Payload: payload}
 	info, _ := op.Info()
+	if s.conn == nil && info.Operation == rocev2.OpWrite {
+		payload = nil
+	}
+	p := &rocev2.Packet{Payload: payload}
 	p.BTH = rocev2.BTH{Opcode: op, MigReq: true, PKey: rocev2.DefaultPKey, DestQPN: s.pair.QPN, PSN: s.psn, AckReq: info.Last && info.Service == rocev2.ServiceRC}
 	p.RETH = rocev2.RETH{VA: s.pair.VA, RKey: s.pair.RKey, Length: uint32(len(payload))}
 	p.AtomicETH = rocev2.AtomicETH{VA: s.pair.VA, RKey: s.pair.RKey}
@@ -126,6 +130,9 @@ var (
 
 // Message returns the packets of a message.
 func (s *Scene) Message(k Kind, data []byte) []*rocev2.Packet {
+	if s.conn == nil {
+		data = nil
+	}
 	var all []*rocev2.Packet
 	mtu := max(s.opt.MTU, MTU)
 	for off := 0; ; off += mtu {

@@ -38,14 +38,26 @@ func (s *Stage) Close() error { return s.wire.close() }
 // if something has.
 func (s *Stage) Silence() error { return s.wire.silence() }
 
-// Play plays a script against a target. It returns a capture, as pcapng, unless
-// the script has passed.
-func (s *Stage) Play(ctx context.Context, c *Conn, t Target, script func(*Scene), r *Record) []byte {
-	defer context.AfterFunc(ctx, func() { c.Close() })()
+// Maker makes queue pairs at the peer: a [Conn] or a [Listener].
+type Maker interface {
+	Close() error
+	// Err says why it makes nothing more; nil if it does.
+	Err() error
+
+	make(*Scene, Options) (Pair, rocev2.PSN, error)
+}
+
+// Play plays a script with a queue pair that m makes. It returns a capture, as
+// pcapng, unless the script has passed.
+func (s *Stage) Play(ctx context.Context, m Maker, t Target, script func(*Scene), r *Record) []byte {
+	conn, _ := m.(*Conn)
+	if conn != nil {
+		defer context.AfterFunc(ctx, func() { conn.Close() })()
+	}
 	// Late packets of another script are for another number.
 	qpn := rocev2.QPN(0x100 + rand.IntN(1<<24-0x200))
 	ring := s.wire.begin(qpn)
-	scene := &Scene{ctx: ctx, times: s.times, wire: s.wire, conn: c, target: t, qpn: qpn, record: r}
+	scene := &Scene{ctx: ctx, times: s.times, wire: s.wire, maker: m, conn: conn, target: t, qpn: qpn, record: r}
 	r.Verdict = Pass
 	script(scene)
 	if ctx.Err() != nil && r.Verdict == Pass {

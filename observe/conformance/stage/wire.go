@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gosoftroce/rocev2/rocev2"
+	"github.com/gosoftroce/rocev2/rocev2/mad"
 	"github.com/gosoftroce/rocev2/transport"
 	"github.com/gosoftroce/rocev2/transport/tap"
 )
@@ -21,6 +22,7 @@ type wire struct {
 	tx   *transport.TxBatch
 	path *transport.Path
 	in   chan arrival // bounded: the rest of a flood is counted only
+	mads chan []byte  // bounded as well
 	done chan struct{}
 
 	mu      sync.Mutex
@@ -49,7 +51,7 @@ func newWire(link transport.Link, peer netip.Addr) *wire {
 	w := &wire{
 		link: tap.NewSwitch(link), peer: peer, tx: transport.NewTxBatch(0),
 		path: transport.NewPath(link.Addr(), transport.Path{Dst: peer}),
-		in:   make(chan arrival, inRoom), done: make(chan struct{}),
+		in:   make(chan arrival, inRoom), mads: make(chan []byte, 16), done: make(chan struct{}),
 	}
 	go w.receive()
 	return w
@@ -92,6 +94,10 @@ func (w *wire) take(p *transport.RxPacket) {
 		return
 	}
 	qpn := rocev2.QPN(p.Data[5])<<16 | rocev2.QPN(p.Data[6])<<8 | rocev2.QPN(p.Data[7])
+	if qpn == gsiQPN {
+		w.manage(p.Data)
+		return
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if qpn != w.qpn || w.qpn == 0 {
@@ -106,6 +112,18 @@ func (w *wire) take(p *transport.RxPacket) {
 	}
 }
 
+// manage takes a management datagram. What there is no room for is lost.
+func (w *wire) manage(data []byte) {
+	var p rocev2.Packet
+	if p.Parse(data) != nil || p.BTH.Opcode != rocev2.UDSendOnly || p.DETH.QKey != gsiQKey || len(p.Payload) != mad.Len {
+		return
+	}
+	select {
+	case w.mads <- append([]byte(nil), p.Payload...):
+	default:
+	}
+}
+
 // begin forgets what has come, takes what comes for qpn from now on, and
 // records it.
 func (w *wire) begin(qpn rocev2.QPN) *tap.Ring {
@@ -114,6 +132,9 @@ func (w *wire) begin(qpn rocev2.QPN) *tap.Ring {
 	w.qpn, w.dropped = qpn, 0
 	for len(w.in) > 0 {
 		<-w.in
+	}
+	for len(w.mads) > 0 {
+		<-w.mads
 	}
 	ring := tap.NewRing(captureBytes, tap.Filter{})
 	w.link.Record(ring)
