@@ -171,7 +171,9 @@ func (f *conformanceFlags) test(ctx context.Context, io streams, host string, ru
 	c := conformance.Config{
 		Rules: rules, Link: link, Listener: uint16(f.cm), Peer: peer, Timeout: f.timeout, Quiet: f.quiet, Limit: f.limit, Kind: f.kind,
 		Dial: func(ctx context.Context) (net.Conn, error) {
-			var d net.Dialer
+			// From the address that packets come from: a target may
+			// insist on that.
+			d := net.Dialer{LocalAddr: &net.TCPAddr{IP: link.Addr().AsSlice(), Zone: link.Addr().Zone()}}
 			return d.DialContext(ctx, "tcp", net.JoinHostPort(peer.String(), strconv.Itoa(f.port)))
 		},
 	}

@@ -24,6 +24,7 @@ var deviations = []deviation{
 	{"duplicate/atomic-forgotten", stage.LinuxRXE, "nothing", "Linux drops a duplicate atomic whose result it has forgotten"},
 	{"duplicate/read-twice", stage.LinuxRXE, "nothing", "Linux forgets the start of a READ that it has repeated from a later place"},
 	{"duplicate/read-zero", stage.LinuxRXE, "nothing", "Linux 6.12 never repeats the response to an empty READ"},
+	{"duplicate/read-zero", stage.LinuxRXE, "NAK remote access error", "Linux 6.1 checks the key of an empty READ that comes again"},
 	{"duplicate/read-after-empty", stage.LinuxRXE, "NAK remote access error", "Linux 6.12 forgets the key of a READ when an empty request comes after it"},
 	{"duplicate/flush", stage.LinuxRXE, "nothing", "Linux keeps no PSN of a FLUSH, so it drops a duplicate"},
 	{"flush/global", stage.LinuxRXE, "nothing", "Linux computes the ICRC of FLUSH over its headers twice, and drops what is sealed as the standard has it"},

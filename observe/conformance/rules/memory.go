@@ -52,10 +52,13 @@ func writes(s *stage.Scene, sizes ...int) {
 	}
 }
 
+// anyRETH is one of length 0 that names no memory.
+var anyRETH = rocev2.RETH{VA: 0xdead0000beef, RKey: 0x7ead77}
+
 func writeZero(s *stage.Scene) {
 	s.Connect(stage.Options{})
 	p := s.Request(rocev2.RCWriteOnly, nil)
-	p.RETH = rocev2.RETH{VA: 0xdead0000beef, RKey: 0x7ead77}
+	p.RETH = anyRETH
 	s.Send(p)
 	s.WantAck(1)
 	s.Alive()
@@ -163,7 +166,7 @@ func reads(s *stage.Scene, n int) {
 func readZero(s *stage.Scene) {
 	s.Connect(stage.Options{})
 	p := s.Request(rocev2.RCReadRequest, nil)
-	p.RETH = rocev2.RETH{VA: 0xdead0000beef, RKey: 0x7ead77}
+	p.RETH = anyRETH
 	s.Send(p)
 	s.SetMSN(1)
 	wantRead(s, p.BTH.PSN, nil, false)

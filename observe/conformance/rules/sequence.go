@@ -24,7 +24,7 @@ func sequenceRules() []Rule {
 		{ID: "duplicate/read", Text: "A duplicate READ is executed again", Spec: "9.7.5.1.5", Script: func(s *stage.Scene) { duplicateRead(s, 0) }},
 		{ID: "duplicate/read-part", Text: "A READ may be asked for again from a packet in the middle", Spec: "9.7.5.1.5", Script: func(s *stage.Scene) { duplicateRead(s, 2) }},
 		{ID: "duplicate/read-twice", Severity: Should, Text: "A READ that was repeated from the middle can be repeated from the start", Spec: "9.7.5.1.5", Script: duplicateReadTwice},
-		{ID: "duplicate/read-zero", Bare: true, Text: "A READ of length 0 is answered again", Spec: "9.7.5.1.5", Script: duplicateReadZero},
+		{ID: "duplicate/read-zero", Bare: true, Text: "A READ of length 0 is answered again, whatever its key", Spec: "9.7.4.1.5, 9.7.5.1.5", Script: duplicateReadZero},
 		{ID: "duplicate/read-after-empty", Text: "A READ is answered again after a WRITE of length 0", Spec: "9.7.5.1.5", Script: duplicateAfterEmpty},
 		{ID: "duplicate/atomic", Text: "A duplicate atomic gets the stored result and is not executed again", Spec: "9.7.5.1.5", Needs: needsAtomic, Script: duplicateAtomic},
 		{ID: "duplicate/atomics-depth", Text: "As many results of atomics are kept as READs and atomics were agreed", Spec: "9.7.5.1.5", Needs: needsAtomic, Script: duplicateAtomics},
@@ -279,7 +279,7 @@ func duplicateReadTwice(s *stage.Scene) {
 func duplicateReadZero(s *stage.Scene) {
 	s.Connect(stage.Options{})
 	p := s.Request(rocev2.RCReadRequest, nil)
-	p.RETH.Length = 0
+	p.RETH = anyRETH
 	s.SetMSN(1)
 	for range 2 {
 		s.Send(p)

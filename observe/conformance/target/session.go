@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"strings"
 	"time"
@@ -26,6 +27,8 @@ type session struct {
 	ctx     context.Context
 	dev     *verbs.Device
 	release string
+	anyPeer bool
+	from    net.Addr // the client
 
 	qp      *verbs.QP
 	cq      *verbs.CQ
@@ -106,12 +109,28 @@ func (s *session) make(p *parameters) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	if err := s.allowed(u.peer.Addr); err != nil {
+		return "", err
+	}
 	s.close()
 	text, err := s.build(u)
 	if err != nil {
 		s.close()
 	}
 	return text, err
+}
+
+// allowed refuses traffic to hosts that have not asked for it.
+func (s *session) allowed(peer netip.Addr) error {
+	tcp, ok := s.from.(*net.TCPAddr)
+	if s.anyPeer || !ok { // a pipe inside the process
+		return nil
+	}
+	from, peer := tcp.AddrPort().Addr().Unmap().WithZone(""), peer.Unmap().WithZone("")
+	if from == peer || from.IsLoopback() && peer.IsLoopback() {
+		return nil
+	}
+	return fmt.Errorf("you connect from %v, so traffic to %v is refused", from, peer)
 }
 
 func (s *session) build(u setup) (string, error) {

@@ -2,8 +2,8 @@
 // on a device of package verbs, posts what it is asked to, and shows memory.
 // The protocol, lines of text over a stream, is that of stage.Conn.
 //
-// It is for tests. A client may have this process send to any address, and may
-// read what is received there, but no other memory. It serves several
+// It is for tests: a client may have this process send to the address that it
+// comes from. It serves several
 // clients at a time, and bounds them.
 package target
 
@@ -32,8 +32,15 @@ const (
 // Config says what the target tells of itself.
 type Config struct {
 	Release string // of this software
-	// OnClient, if set, is told of every client when it has gone. Calls
-	// come from several goroutines.
+	// AnyPeer lets clients name another address for the queue pair's
+	// traffic than the one that they connect from. Without it, clients that
+	// connect over loopback may name any loopback address, and no others
+	// may.
+	AnyPeer bool
+	// OnBegin, if set, is asked about every client before it is served; its
+	// error refuses the client. OnClient, if set, is told of every client
+	// that was served when it has gone. Calls come from several goroutines.
+	OnBegin  func(net.Addr) error
 	OnClient func(addr net.Addr, commands int, err error)
 }
 
@@ -64,6 +71,13 @@ func Serve(ctx context.Context, dev *verbs.Device, ln net.Listener, c Config) er
 		}
 		wg.Go(func() {
 			defer func() { <-room }()
+			if c.OnBegin != nil {
+				if err := c.OnBegin(conn.RemoteAddr()); err != nil {
+					fmt.Fprintln(conn, "error", err)
+					conn.Close()
+					return
+				}
+			}
 			n, err := ServeConn(ctx, dev, conn, c)
 			if c.OnClient != nil {
 				c.OnClient(conn.RemoteAddr(), n, err)
@@ -77,7 +91,7 @@ func Serve(ctx context.Context, dev *verbs.Device, ln net.Listener, c Config) er
 func ServeConn(ctx context.Context, dev *verbs.Device, conn net.Conn, c Config) (commands int, err error) {
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	s := &session{ctx: ctx, dev: dev, release: c.Release}
+	s := &session{ctx: ctx, dev: dev, release: c.Release, anyPeer: c.AnyPeer, from: conn.RemoteAddr()}
 	defer s.close()
 	in := bufio.NewReaderSize(conn, maxLine)
 	for {
