@@ -127,7 +127,7 @@ var layers = map[string][]string{
 	"observe/metrics":           {"verbs"},
 	"cmd/rocev2d/server/config": {"qp/cc", "internal/closest", "internal/tomllines"},
 	"cmd/rocev2d/server/web":    {},
-	"cmd/rocev2d/server":        {"internal/loglimit", "verbs", "memreg/mapping", "rdma", "rdma/cm", "transport/tap", "observe/metrics", "programs", "transport/owner", "programs/interop/...", "cmd/rocev2d/server/..."},
+	"cmd/rocev2d/server":        {"internal/loglimit", "verbs", "memreg/mapping", "rdma", "rdma/cm", "transport/tap", "observe/metrics", "observe/conformance/target", "programs", "transport/owner", "programs/interop/...", "cmd/rocev2d/server/..."},
 
 	"e2e/...":  {"verbs", "internal/debian", "e2e/..."},
 	"e2e/soak": {"programs", "rdma", "verbs", "transport/udp", "transport/fault"},
