@@ -234,3 +234,30 @@ func TestMarkdownOfStrangers(t *testing.T) {
 		t.Errorf("%v: %s", err, b.String())
 	}
 }
+
+// TestLimit: a rule that takes too long is not tested, and says nothing of the
+// target.
+func TestLimit(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		rules, err := conformance.Select([]string{"retry/*", "send/only"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := against(t, conformance.Config{Rules: rules, Limit: 20 * time.Millisecond}, nil)
+		late := 0
+		for _, res := range r.Results {
+			if strings.Contains(res.Why, "took longer") || strings.Contains(res.Why, "control connection") {
+				late++
+			}
+		}
+		if late < 4 || r.Results[0].ID != "send/only" || r.Results[0].Verdict != conformance.Pass {
+			t.Errorf("%s, %d were too late", r.Summary(), late)
+		}
+		for _, res := range r.Results {
+			if strings.Contains(res.Why, "any more") {
+				t.Errorf("the target is taken for gone: %s", res.Text())
+			}
+		}
+	})
+}

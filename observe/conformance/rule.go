@@ -69,14 +69,14 @@ type Result struct {
 	capture []byte // pcapng
 }
 
-// missing returns the first capability that a target lacks for the rule.
+// missing says what a target lacks for the rule, or "".
 func (r *Result) missing(t Target) string {
 	if t.Bare && !r.Bare {
-		return "what the rule needs beside a connection: it takes a target"
+		return "a connection alone does not show this: it takes a target"
 	}
 	for _, n := range r.Needs {
 		if !slices.Contains(t.Services, n) {
-			return n
+			return "the target does not offer " + n
 		}
 	}
 	return ""

@@ -173,13 +173,15 @@ func (r *runner) rule(ctx context.Context, res *Result) error {
 		return err
 	}
 	defer m.Close()
-	if lacks := res.missing(target); lacks != "" {
-		res.Why = "the target does not offer " + lacks
+	if res.Why = res.missing(target); res.Why != "" {
 		return nil
 	}
 	res.capture = r.stage.Play(ctx, m, target, res.Script, &res.Record)
 	if res.Verdict == Fail {
 		res.lookUp(target)
+	}
+	if ctx.Err() != nil { // it was this side that ended it
+		return nil
 	}
 	return m.Err()
 }

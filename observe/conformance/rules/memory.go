@@ -121,7 +121,7 @@ func wantResponse(s *stage.Scene, psn rocev2.PSN, b []byte, part bool, least, mo
 			info, _ := p.BTH.Opcode.Info()
 			switch {
 			case !slices.Contains(ops, p.BTH.Opcode) || p.BTH.PSN != at:
-				return " "
+				return stage.Another
 			case !info.Headers.Has(rocev2.HasAETH):
 			case !p.AETH.Syndrome.IsACK():
 				return "its syndrome is no ACK"
@@ -213,7 +213,7 @@ func wantAtomic(s *stage.Scene, psn rocev2.PSN, original uint64) {
 	s.Expect(stage.Want{Text: fmt.Sprintf("RC_ATOMIC_ACKNOWLEDGE psn=%#x msn=%d original=%d", uint32(psn), s.MSN(), original), Fits: func(p *rocev2.Packet) string {
 		switch {
 		case p.BTH.Opcode != rocev2.RCAtomicAcknowledge || p.BTH.PSN != psn || !p.AETH.Syndrome.IsACK():
-			return " "
+			return stage.Another
 		case p.AtomicAck.Original != original:
 			return "another original value"
 		case p.AETH.MSN != s.MSN():

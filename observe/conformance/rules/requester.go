@@ -104,7 +104,7 @@ func ack(s *stage.Scene, psn, msn rocev2.PSN) {
 func wantRequest(s *stage.Scene, op rocev2.Opcode, psn rocev2.PSN, payload []byte, more func(*rocev2.Packet) string) *rocev2.Packet {
 	return s.Expect(stage.Want{Text: fmt.Sprintf("%v psn=%#x [%d bytes]", op, uint32(psn), len(payload)), Fits: func(p *rocev2.Packet) string {
 		if p.BTH.Opcode != op || p.BTH.PSN != psn {
-			return " "
+			return stage.Another
 		}
 		if d := stage.Differs(p.Payload, payload); d != "" {
 			return d

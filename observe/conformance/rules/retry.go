@@ -97,7 +97,7 @@ func wantPartOf(s *stage.Scene, n int) *rocev2.Packet {
 	mtu := max(s.Options().MTU, stage.MTU)
 	return s.Expect(stage.Want{Text: fmt.Sprintf("RC_RDMA_READ_REQUEST of the %d bytes or of their rest, with the PSN that belongs to it", n), Fits: func(p *rocev2.Packet) string {
 		if p.BTH.Opcode != rocev2.RCReadRequest {
-			return " "
+			return stage.Another
 		}
 		i := p.BTH.PSN.Sub(stage.TargetPSN)
 		if i < 0 || i >= packets(n, mtu) {

@@ -165,7 +165,7 @@ func ackMany(s *stage.Scene) {
 	for range n {
 		p := s.Expect(stage.Want{Text: fmt.Sprintf("an ACK from psn=%#x to psn=%#x, with the MSN that belongs to it", from, last), Fits: func(p *rocev2.Packet) string {
 			if p.BTH.Opcode != rocev2.RCAcknowledge || !p.AETH.Syndrome.IsACK() || p.BTH.PSN.Before(from) || p.BTH.PSN.After(last) {
-				return " "
+				return stage.Another
 			}
 			if at := rocev2.PSN(p.BTH.PSN.Sub(first) + 1); p.AETH.MSN.Before(at) || p.AETH.MSN > n {
 				return fmt.Sprintf("its MSN is less than %d or more than %d", at, n)

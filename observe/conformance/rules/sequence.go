@@ -186,7 +186,7 @@ func wantDuplicateAck(s *stage.Scene, psn rocev2.PSN) {
 	s.Expect(stage.Want{Text: fmt.Sprintf("an ACK from psn=%#x to psn=%#x, msn=%d", uint32(psn), uint32(last), s.MSN()), Fits: func(p *rocev2.Packet) string {
 		switch {
 		case p.BTH.Opcode != rocev2.RCAcknowledge || !p.AETH.Syndrome.IsACK() || p.BTH.PSN.Before(psn) || p.BTH.PSN.After(last):
-			return " "
+			return stage.Another
 		case p.AETH.MSN != s.MSN():
 			return fmt.Sprintf("its MSN is not %d", s.MSN())
 		}

@@ -175,7 +175,6 @@ const (
 	StatusSuccess  = 0
 	StatusLocLen   = 1
 	StatusFlush    = 5
-	StatusBadResp  = 7
 	StatusRemInv   = 9
 	StatusRemAcc   = 10
 	StatusRemOp    = 11

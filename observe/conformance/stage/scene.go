@@ -3,6 +3,7 @@ package stage
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/gosoftroce/rocev2/rocev2"
@@ -174,7 +175,7 @@ func (s *Scene) Emit(b []byte, what string, damage uint32, path *transport.Path)
 	}
 }
 
-// data returns n bytes that are unlike those at other places.
+// Data returns n bytes that are unlike those at other places.
 func Data(n, seed int) []byte {
 	b := make([]byte, n)
 	for i := range b {
@@ -183,12 +184,15 @@ func Data(n, seed int) []byte {
 	return b
 }
 
-// Want is a packet that must come: fits returns what is wrong with another one,
-// or "".
+// Want is a packet that must come. Fits returns "" for it, Another for one of
+// another kind, and otherwise what is wrong with it.
 type Want struct {
 	Text string
 	Fits func(*rocev2.Packet) string
 }
+
+// Another is what Fits returns for a packet that is not meant at all.
+const Another = "another packet"
 
 // Next waits for the next packet. The form of each is checked.
 func (s *Scene) Next(wait time.Duration) *rocev2.Packet {
@@ -242,13 +246,11 @@ func (s *Scene) Expect(w Want, skipTo ...rocev2.PSN) *rocev2.Packet {
 			s.Fail(w.Text, s.Nothing())
 			return nil
 		}
-		if len(skipTo) > 0 && p.BTH.Opcode == rocev2.RCAcknowledge && p.AETH.Syndrome.IsACK() && p.BTH.PSN.Before(skipTo[0]) {
-			if !p.BTH.PSN.Before(s.opt.PSN) {
-				continue
-			}
+		if len(skipTo) > 0 && s.isEarlier(p, skipTo[0]) {
+			continue
 		}
 		if wrong := w.Fits(p); wrong != "" {
-			s.Fail(w.Text, Describe(p)+wrong2(wrong))
+			s.Fail(w.Text, Describe(p)+inBrackets(wrong))
 			return nil
 		}
 		return p
@@ -257,9 +259,14 @@ func (s *Scene) Expect(w Want, skipTo ...rocev2.PSN) *rocev2.Packet {
 	return nil
 }
 
-// wrong2 puts a reason in brackets; a blank one is none.
-func wrong2(reason string) string {
-	if reason == " " {
+// isEarlier reports whether p acknowledges a request of this scene before psn.
+func (s *Scene) isEarlier(p *rocev2.Packet, psn rocev2.PSN) bool {
+	return p.BTH.Opcode == rocev2.RCAcknowledge && p.AETH.Syndrome.IsACK() && p.BTH.PSN.Before(psn) && !p.BTH.PSN.Before(s.opt.PSN)
+}
+
+// inBrackets adds what is wrong with a packet to what it is.
+func inBrackets(reason string) string {
+	if reason == Another {
 		return ""
 	}
 	return " (" + reason + ")"
@@ -284,7 +291,7 @@ func ACK(psn, msn rocev2.PSN) Want {
 	return Want{Text: fmt.Sprintf("ACK psn=%#x msn=%d", uint32(psn), msn), Fits: func(p *rocev2.Packet) string {
 		switch {
 		case p.BTH.Opcode != rocev2.RCAcknowledge || !p.AETH.Syndrome.IsACK() || p.BTH.PSN != psn:
-			return " "
+			return Another
 		case p.AETH.MSN != msn:
 			return fmt.Sprintf("its MSN is not %d", msn)
 		}
@@ -311,14 +318,12 @@ func NAK(psn rocev2.PSN, codes ...rocev2.Syndrome) Want {
 	}
 	return Want{Text: fmt.Sprintf("%s psn=%#x", text, uint32(psn)), Fits: func(p *rocev2.Packet) string {
 		if p.BTH.Opcode != rocev2.RCAcknowledge || p.BTH.PSN != psn {
-			return " "
+			return Another
 		}
-		for _, c := range codes {
-			if p.AETH.Syndrome == c {
-				return ""
-			}
+		if slices.Contains(codes, p.AETH.Syndrome) {
+			return ""
 		}
-		return " "
+		return Another
 	}}
 }
 
