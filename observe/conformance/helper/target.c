@@ -3,17 +3,18 @@
  * libibverbs, posts what it is asked to, and shows memory.
  *
  *     cc -O2 -o target target.c -libverbs
- *     ./target -d rxe0 -g 1 [-p 18520] [-i 1]
+ *     ./target -d rxe0 -g 1 [-p 18520] [-b ADDRESS] [-i 1]
  *
  * -d names the device, -i its port, -g the index of the GID whose address is
- * tested (show_gids, or "ibv_devinfo -v"), -p the TCP port. It serves one
- * client at a time, for ever. The protocol is described at type Conn of
- * package observe/conformance, and in docs/conformance.md. For tests only:
- * a client may have it send to any address.
+ * tested (show_gids, or "ibv_devinfo -v"), -p the TCP port, and -b the address
+ * to listen on (default: all). It serves one client at a time, for ever. The
+ * protocol is described in docs/conformance.md. For tests only: a client may
+ * have it send to any address.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <infiniband/verbs.h>
+#include <netdb.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <signal.h>
@@ -118,7 +119,7 @@ static int hello(void)
 		inet_ntop(AF_INET, gid.raw + 12, addr, sizeof addr);
 	else
 		inet_ntop(AF_INET6, gid.raw, addr, sizeof addr);
-	if (!strncmp(ibv_get_device_name(dev->device), "rxe", 3) || (attr.vendor_id == 0xffffff && !attr.vendor_part_id))
+	if (attr.vendor_id == 0xffffff && !attr.vendor_part_id)
 		snprintf(kind, sizeof kind, "linux-rxe");
 	else
 		snprintf(kind, sizeof kind, "vendor-%#x-%u", attr.vendor_id, attr.vendor_part_id);
@@ -363,17 +364,18 @@ static void serve(int fd)
 
 int main(int argc, char **argv)
 {
-	const char *name = NULL;
-	int c, fd, one = 1, tcp = 18520, n;
-	struct sockaddr_in6 addr = { .sin6_family = AF_INET6 };
+	const char *name = NULL, *bind_to = "::", *tcp = "18520";
+	int c, fd, one = 1, n;
+	struct addrinfo *addr, hints = { .ai_flags = AI_PASSIVE | AI_NUMERICHOST | AI_NUMERICSERV, .ai_socktype = SOCK_STREAM };
 	struct ibv_device **list = ibv_get_device_list(&n);
 
-	while ((c = getopt(argc, argv, "d:g:i:p:")) != -1)
+	while ((c = getopt(argc, argv, "d:g:i:p:b:")) != -1)
 		switch (c) {
 		case 'd': name = optarg; break;
 		case 'g': gid_index = atoi(optarg); break;
 		case 'i': port_num = atoi(optarg); break;
-		case 'p': tcp = atoi(optarg); break;
+		case 'p': tcp = optarg; break;
+		case 'b': bind_to = optarg; break;
 		default: return 2;
 		}
 	for (int i = 0; list && i < n && !dev; i++)
@@ -391,14 +393,17 @@ int main(int argc, char **argv)
 	signal(SIGPIPE, SIG_IGN);
 	if (posix_memalign((void **)&memory, 4096, MEMORY) || posix_memalign((void **)&memory2, 4096, MEMORY))
 		return 1;
-	fd = socket(AF_INET6, SOCK_STREAM, 0);
-	addr.sin6_port = htons(tcp);
+	if (getaddrinfo(bind_to, tcp, &hints, &addr)) {
+		fprintf(stderr, "target: -b %s -p %s: no address and port\n", bind_to, tcp);
+		return 2;
+	}
+	fd = socket(addr->ai_family, SOCK_STREAM, 0);
 	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-	if (fd < 0 || bind(fd, (struct sockaddr *)&addr, sizeof addr) || listen(fd, 4)) {
+	if (fd < 0 || bind(fd, addr->ai_addr, addr->ai_addrlen) || listen(fd, 4)) {
 		perror("target: listen");
 		return 1;
 	}
-	printf("target on %s, control connections on port %d\n", ibv_get_device_name(dev->device), tcp);
+	printf("target on %s, control connections on port %s\n", ibv_get_device_name(dev->device), tcp);
 	fflush(stdout);
 	for (;;) {
 		int client = accept(fd, NULL, NULL);
