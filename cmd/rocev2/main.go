@@ -134,7 +134,7 @@ as rocev2d; without an owner each needs an address of its own, for example
 	root.AddCommand(newRDMATools(io)...)
 	root.AddCommand(newRegion(io))
 	root.AddCommand(newDump(io), newRstream(io), newRcopy(io))
-	root.AddCommand(newDevinfo(io), newPingpong(io), newPerf(io), newMckey(io), newRping(io), newUcmatose(io), newUdaddy(io), newCmtime(io), newAsyncwatch(io), newDevices(io), newStatus(io), newLinks(io), newPing(io), newTrace(io), newDoctor(io), newDemo(io), newDemoPeer(io), newFaults(io), newRunProgram(io), newTop(io), newSim(io), newVersion(io), describe.New())
+	root.AddCommand(newDevinfo(io), newPingpong(io), newPerf(io), newMckey(io), newRping(io), newUcmatose(io), newUdaddy(io), newCmtime(io), newAsyncwatch(io), newDevices(io), newStatus(io), newLinks(io), newPing(io), newTrace(io), newDoctor(io), newConformance(io), newDemo(io), newDemoPeer(io), newFaults(io), newRunProgram(io), newTop(io), newSim(io), newVersion(io), describe.New())
 	return root
 }
 

@@ -109,7 +109,7 @@ var layers = map[string][]string{
 	// Programs import verbs, and a kind of link where they want another
 	// one. What is below verbs (ib, memreg, qp, hca) is not theirs.
 	"programs/interop/...": {"hca/task", "verbs", "rdma/cm", "rdma/rdmanet", "programs/interop/..."},
-	"cmd/...":              {"verbs", "qp/trace", "transport/...", "rocev2/mad", "observe/dissect", "programs/interop/...", "observe/doctor/...", "rdma", "cmd/rocev2d/server/...", "programs", "transport/owner", "fabric/lab", "fabric/sweep", "internal/closest", "internal/tomllines", "internal/sockfilter", "internal/userdir", "cmd/..."},
+	"cmd/...":              {"verbs", "qp/trace", "transport/...", "rocev2/mad", "observe/dissect", "programs/interop/...", "observe/doctor/...", "observe/conformance/...", "rdma", "cmd/rocev2d/server/...", "programs", "transport/owner", "fabric/lab", "fabric/sweep", "internal/closest", "internal/tomllines", "internal/sockfilter", "internal/userdir", "cmd/..."},
 
 	"cmd/build": {"rocev2"}, // what the commands say of the processor
 
@@ -118,11 +118,17 @@ var layers = map[string][]string{
 	"observe/doctor/ping":  {"verbs", "rocev2", "rocev2/mad"},
 	"observe/doctor/probe": {"rocev2", "internal/dontfrag"},
 
+	// What tests a peer makes packets by hand, not by a queue pair.
+	"observe/conformance":        {"rocev2", "transport", "observe/conformance/..."},
+	"observe/conformance/stage":  {"rocev2", "rocev2/mad", "transport", "transport/tap"},
+	"observe/conformance/rules":  {"rocev2", "transport", "observe/conformance/stage"},
+	"observe/conformance/target": {"verbs"},
+
 	// The daemon, and what it shows.
 	"observe/metrics":           {"verbs"},
 	"cmd/rocev2d/server/config": {"qp/cc", "internal/closest", "internal/tomllines"},
 	"cmd/rocev2d/server/web":    {},
-	"cmd/rocev2d/server":        {"internal/loglimit", "verbs", "memreg/mapping", "rdma", "rdma/cm", "transport/tap", "observe/metrics", "programs", "transport/owner", "programs/interop/...", "cmd/rocev2d/server/..."},
+	"cmd/rocev2d/server":        {"internal/loglimit", "verbs", "memreg/mapping", "rdma", "rdma/cm", "transport/tap", "observe/metrics", "observe/conformance/target", "programs", "transport/owner", "programs/interop/...", "cmd/rocev2d/server/..."},
 
 	"e2e/...":  {"verbs", "internal/debian", "e2e/..."},
 	"e2e/soak": {"programs", "rdma", "verbs", "transport/udp", "transport/fault"},

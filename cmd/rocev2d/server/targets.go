@@ -45,6 +45,7 @@ func Targets() []Target {
 		{Name: "rstream", Tools: []string{"rstream"}, Port: rstream.DefaultPort, Space: spaceRDMATCP, Fits: likeRsocket, Greet: greetStream, Request: serveRstream},
 		{Name: "rcopy", Tools: []string{"rcopy"}, Port: rcopy.DefaultPort, Space: spaceRDMATCP, Serve: serveRcopy},
 		{Name: "udaddy", Tools: []string{"udaddy"}, Port: udaddy.DefaultPort, Space: spaceRDMAUDP, Request: serveUdaddy},
+		{Name: "conformance", Tools: []string{"rocev2 conformance"}, Space: spaceTCP, Serve: serveConformance},
 		{Name: "mckey", Tools: []string{"mckey"}, Port: anyPort, Space: spaceGroup, Serve: serveMckey},
 	}
 }

@@ -19,7 +19,7 @@ import (
 
 // TargetNames are the names that Targets.Only and Targets.Ports may have.
 // Package server sets up what they stand for.
-var TargetNames = []string{"perftest", "perftest_uc", "perftest_ud", "rping", "rdma_server", "ucmatose", "cmtime", "rstream", "rcopy", "udaddy", "mckey"}
+var TargetNames = []string{"perftest", "perftest_uc", "perftest_ud", "conformance", "rping", "rdma_server", "ucmatose", "cmtime", "rstream", "rcopy", "udaddy", "mckey"}
 
 // setLevel reads a log level.
 func (c *Config) setLevel(s string) error {
