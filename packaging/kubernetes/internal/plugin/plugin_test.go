@@ -126,7 +126,7 @@ func (p *started) end(t *testing.T) {
 	p.done <- nil
 }
 
-// serves offers ports with libraries that nobody looks at.
+// serves offers ports with libraries that the test does not use.
 func serves(ctx context.Context, c plugin.Config, log *slog.Logger) error {
 	return plugin.Serve(ctx, &c, "/libraries/1234", log)
 }

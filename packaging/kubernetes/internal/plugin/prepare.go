@@ -52,8 +52,8 @@ func Prepare(dir string, uid, gid int) error {
 	return os.Chmod(parent, 0o700)
 }
 
-// alone returns an error where a directory has other files than name: it is
-// somebody else's, and must keep its mode.
+// alone returns an error where a directory has other files than name: it
+// is not the plugin's, and must keep its mode.
 func alone(dir, name string) error {
 	list, err := os.ReadDir(dir)
 	if err != nil {
