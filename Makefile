@@ -22,7 +22,7 @@ each = for m in $(MODULES); do $(GO) $(1) -C $$m $(2) || exit 1; done
 REPORT := $(GO) run ./internal/testreport
 ALL    := -C '. $(CORE) ./...' -C 'e2e ./...'
 
-.PHONY: all build preload demo quick core test test-all test-kernel test-programs test-experiments test-release test-kubernetes release test-386 test-arm64 test-portable measure steady isolated check fuzz e2e-rxe e2e-programs attack bench bench-short bench-quick bench-diff microbench benchcheck examplecheck soak fmt vet lint tidy race seeds clean help
+.PHONY: all build preload demo quick core test test-all test-kernel test-programs test-experiments test-release test-kubernetes test-cluster release test-386 test-arm64 test-portable measure steady isolated check fuzz e2e-rxe e2e-programs attack bench bench-short bench-quick bench-diff microbench benchcheck examplecheck soak fmt vet lint tidy race seeds clean help
 
 all: build
 
@@ -94,6 +94,10 @@ test-kubernetes: preload ## the device plugin, with a kubelet of the same API, a
 	cd packaging/kubernetes && $(GO) mod tidy -diff
 	$(REPORT) -C packaging/kubernetes -- -timeout 10m ./...
 
+test-cluster: preload ## kubelets of two nodes run the plugin, perftest and an MPI job (needs root, containerd, runc, debootstrap; builds a kubelet: 10 minutes the first time)
+	cd packaging/kubernetes/kubelet && $(GO) mod tidy -diff
+	$(REPORT) -env ROCEV2_E2E=1 -C packaging/kubernetes -- -count=1 -timeout 40m -run '^TestCluster$$' .
+
 measure: ## rates and fairness in real time, judged; what the machine does beside it matters (needs Linux, root, nftables, ethtool; half a minute)
 	$(REPORT) -env ROCEV2_MEASURE=1 -C e2e -- -timeout 25m -count=1 ./congestion
 
@@ -130,7 +134,7 @@ lint: ## staticcheck, the version that go.mod names
 
 # Those of bench, packaging, the device plugin and the example with gRPC, which
 # need many modules more, are compared by benchcheck, test-release,
-# test-kubernetes and examplecheck.
+# test-kubernetes, test-cluster and examplecheck.
 tidy: ## go.mod and go.sum are what the code needs
 	@for m in $(MODULES); do (cd $$m && $(GO) mod tidy -diff) || exit 1; done
 
