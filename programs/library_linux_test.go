@@ -233,9 +233,9 @@ func TestBuildWithoutCompiler(t *testing.T) {
 	}
 }
 
-// A device of another user's daemon, in a directory that a program may only read,
-// seems to be one that it may write, as the kernel's are: UCX asks before it
-// opens one.
+// A device of another user's daemon, in a directory that a program may only
+// read, seems to be one that it may write, as the kernel's are: UCX asks before
+// it opens one.
 func TestDeviceOfAnotherUser(t *testing.T) {
 	t.Parallel()
 	test, err := exec.LookPath("test")

@@ -47,10 +47,10 @@ func buildKubelet(t *testing.T, dir string) string {
 	return file
 }
 
-// TestCluster has kubelets of two nodes run the DaemonSet, and then the examples:
-// pods without privileges on two nodes use the devices of these. There is no
-// server of the API: what that would do to pods, and the operator of MPI, the
-// test does.
+// TestCluster has kubelets of two nodes run the DaemonSet, and then the
+// examples: pods without privileges on two nodes use the devices of these. There
+// is no server of the API: what that would do to pods, and the operator of MPI,
+// the test does.
 func TestCluster(t *testing.T) {
 	if os.Getenv("ROCEV2_E2E") == "" {
 		t.Skip("set ROCEV2_E2E=1 (make test-cluster): it builds a kubelet, and installs a Debian")
@@ -173,12 +173,6 @@ func (c *cluster) end(t *testing.T) {
 	}
 }
 
-// object reads one of the examples.
-func object[T any](t *testing.T, file, name string) *T {
-	t.Helper()
-	return get[T](t, decode(t, file, read(t, file)), name)
-}
-
 // client runs the client of ib_write_bw on node b, with a name of its own.
 func (c *cluster) client(t *testing.T, name string) {
 	t.Helper()
@@ -278,8 +272,8 @@ func (c *cluster) kubeletRestarts(t *testing.T) {
 	c.client(t, "second-client")
 }
 
-// daemonRestarts: programs find the daemon that comes after one that was killed,
-// in the pods that there are.
+// daemonRestarts: programs find the daemon that comes after one that was
+// killed, in the pods that there are.
 func (c *cluster) daemonRestarts(t *testing.T) {
 	network, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/net", c.a.init))
 	if err != nil {

@@ -182,3 +182,9 @@ func flagsOf(t *testing.T, args []string) map[string]string {
 	}
 	return m
 }
+
+// object reads one of the examples.
+func object[T any](t *testing.T, file, name string) *T {
+	t.Helper()
+	return get[T](t, decode(t, file, read(t, file)), name)
+}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	mpi "github.com/kubeflow/mpi-operator/pkg/apis/kubeflow/v2beta1"
 	monitoring "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
@@ -22,6 +23,7 @@ import (
 
 	"github.com/gosoftroce/rocev2/cmd/rocev2d/server/config"
 	"github.com/gosoftroce/rocev2/packaging/kubernetes/internal/plugin"
+	"github.com/gosoftroce/rocev2/programs"
 )
 
 // The daemon and the plugin of a node agree on paths, ports and the resource.
@@ -330,6 +332,67 @@ func TestImages(t *testing.T) {
 	for _, want := range []string{"golang:" + version + "-bookworm ", "go run ./programs/mkpreload", "CGO_ENABLED=0", "FROM scratch", `ENTRYPOINT ["/rocev2-device-plugin"]`} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the Containerfile lacks %q", want)
+		}
+	}
+}
+
+// document is the one that explains all this.
+const document = "../../docs/kubernetes.md"
+
+// What the document has for a folder of one's own is built, with the component,
+// and names the images.
+func TestDocumentedCluster(t *testing.T) {
+	t.Parallel()
+	text := string(read(t, document))
+	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(text, -1)
+	var mine, component string
+	for _, b := range blocks {
+		switch {
+		case strings.Contains(b[1], "kind: Kustomization"):
+			mine = b[1]
+		case strings.HasPrefix(b[1], "components:"):
+			component = b[1]
+		}
+	}
+	objects := build(t, map[string]string{"cluster/kustomization.yaml": mine + component}, "cluster")
+	if objects["ServiceMonitor rocev2d-node"] == nil {
+		t.Error("the component is not there")
+	}
+	spec := get[apps.DaemonSet](t, objects, "DaemonSet rocev2d-node").Spec.Template.Spec
+	for _, c := range slices.Concat(spec.InitContainers, spec.Containers) {
+		if !strings.HasPrefix(c.Image, "registry.example.com/") {
+			t.Errorf("the image of %s is %s", c.Name, c.Image)
+		}
+	}
+}
+
+// The document says what the plugin says, and what it gives.
+func TestDocumentedWords(t *testing.T) {
+	t.Parallel()
+	text := string(read(t, document))
+	var source strings.Builder
+	for _, name := range glob(t, "internal/plugin/*.go") {
+		source.Write(read(t, name))
+	}
+	for _, words := range []string{"the kubelet has not registered the resource", "another plugin offers the resource on this node"} {
+		if !strings.Contains(text, words) || !strings.Contains(source.String(), words) {
+			t.Errorf("only one of the document and the plugin says %q", words)
+		}
+	}
+	c := plugin.Default()
+	for _, want := range []string{
+		c.Resource + ": 1", "requests." + c.Resource, fmt.Sprintf("shows %d ports", c.Ports), "`" + c.Directory + "`", "`" + c.Libraries + "`", "`" + c.Kubelet + "`",
+		"`" + plugin.PodDirectory + "`", "`" + plugin.PodLibraries + "`", "ROCEV2_PROGRAMS=" + plugin.PodDirectory, "LD_PRELOAD=" + plugin.PodLibraries + "/" + programs.LibraryName,
+		fmt.Sprintf("every %v s", c.Interval.Seconds()),
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the document does not say %q", want)
+		}
+	}
+	args := strings.Join(object[mpi.MPIJob](t, "examples/mpi.yaml", "MPIJob mpi").Spec.MPIReplicaSpecs[mpi.MPIReplicaTypeLauncher].Template.Spec.Containers[0].Args, " ")
+	for _, want := range []string{"-x LD_PRELOAD=" + plugin.PodLibraries + "/" + programs.LibraryName, "-x ROCEV2_PROGRAMS=" + plugin.PodDirectory} {
+		if !strings.Contains(args, want) {
+			t.Errorf("the launcher lacks %q", want)
 		}
 	}
 }

@@ -27,8 +27,8 @@ import (
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 )
 
-// node is a kubelet and a containerd in namespaces of their own: what they start
-// ends with the first process there.
+// node is a kubelet and a containerd in namespaces of their own: what they
+// start ends with the first process there.
 type node struct {
 	name    string
 	number  int

@@ -68,8 +68,8 @@ func alone(dir, name string) error {
 }
 
 // InstallLibraries has a directory contain the two libraries, in a folder that
-// is called after what they are, and returns the folder. Those of other versions
-// stay: pods that have them may begin again.
+// is called after what they are, and returns the folder. Those of other
+// versions stay: pods that have them may begin again.
 func InstallLibraries(ctx context.Context, dir string) (folder string, err error) {
 	if err := directoryAt(dir, "mount a directory of the node there, of the same name (--libraries)"); err != nil {
 		return "", err

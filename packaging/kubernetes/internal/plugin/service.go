@@ -36,8 +36,8 @@ func newService(c *Config, libraries string, done <-chan struct{}) *service {
 }
 
 // grantOf returns what a container gets. Both directories are read-only: a
-// program connects to the daemon's sockets, and no pod can put something else in
-// the place of what other pods load and believe.
+// program connects to the daemon's sockets, and no pod can put something else
+// in the place of what other pods load and believe.
 func grantOf(directory, libraries string) *api.ContainerAllocateResponse {
 	return &api.ContainerAllocateResponse{
 		Envs: map[string]string{
