@@ -1,7 +1,6 @@
 package kubernetes
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -48,9 +47,9 @@ func buildKubelet(t *testing.T, dir string) string {
 }
 
 // TestCluster has kubelets of two nodes run the DaemonSet, and then the
-// examples: pods without privileges on two nodes use the devices of these. There
-// is no server of the API: what that would do to pods, and the operator of MPI,
-// the test does.
+// examples: pods without privileges on two nodes use the devices of these.
+// There is no server of the API: what that would do to pods, and the operator
+// of MPI, the test does.
 func TestCluster(t *testing.T) {
 	if os.Getenv("ROCEV2_E2E") == "" {
 		t.Skip("set ROCEV2_E2E=1 (make test-cluster): it builds a kubelet, and installs a Debian")
@@ -203,7 +202,29 @@ func (c *cluster) writeBW(t *testing.T) {
 	if _, given, err := c.a.resources(t, plugin.Default().Resource); err != nil || !slices.Equal(given, []string{"write-bw-a"}) {
 		t.Errorf("the kubelet has given ports to %v, %v", given, err)
 	}
+	unprivileged(t, pod.Spec.Containers[0].Command)
 	c.client(t, "client")
+}
+
+// unprivileged checks what a program of a pod may: nothing but what an ordinary
+// user may, and to read what the plugin gives.
+func unprivileged(t *testing.T, argv []string) {
+	t.Helper()
+	pids := processes(argv...)
+	if len(pids) != 1 {
+		t.Fatalf("%d processes %q", len(pids), argv)
+	}
+	status, mounts := string(read(t, fmt.Sprintf("/proc/%d/status", pids[0]))), string(read(t, fmt.Sprintf("/proc/%d/mountinfo", pids[0])))
+	for _, want := range []string{"Uid:\t1000\t1000\t", "CapBnd:\t0000000000000000", "NoNewPrivs:\t1", "Seccomp:\t2"} {
+		if !strings.Contains(status, want) {
+			t.Errorf("the program of the pod lacks %q:\n%s", want, status)
+		}
+	}
+	for _, dir := range []string{plugin.PodDirectory, plugin.PodLibraries} {
+		if !strings.Contains(mounts, " "+dir+" ro,") {
+			t.Errorf("%s is not mounted read-only in the pod:\n%s", dir, mounts)
+		}
+	}
 }
 
 // mpi runs the job as the operator would: with keys, and a list of hosts.
@@ -279,16 +300,10 @@ func (c *cluster) daemonRestarts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all, _ := filepath.Glob("/proc/[0-9]*") // the pattern is good
 	killed := 0
-	for _, dir := range all {
-		text, _ := os.ReadFile(filepath.Join(dir, "cmdline"))
-		if at, err := os.Readlink(filepath.Join(dir, "ns/net")); err != nil || at != network || !bytes.HasPrefix(text, []byte("/rocev2d\x00")) {
-			continue // it may have ended
-		}
-		var pid int
-		if _, err := fmt.Sscan(filepath.Base(dir), &pid); err != nil {
-			t.Fatal(err)
+	for _, pid := range processes("/rocev2d") {
+		if at, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/net", pid)); err != nil || at != network {
+			continue // another node's
 		}
 		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 			t.Error(err)

@@ -328,7 +328,8 @@ func (n *node) logs(pod *core.Pod) string {
 	return b.String()
 }
 
-// resources asks the kubelet which ports it has to give, and who has some.
+// resources asks the kubelet which ports it has to give, and which pods have
+// some.
 func (n *node) resources(t *testing.T, resource string) (free int, given []string, err error) {
 	conn, err := grpc.NewClient("unix://"+n.path("/var/lib/kubelet/pod-resources/kubelet.sock"), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -394,4 +395,16 @@ func eventually(t *testing.T, what string, holds func() (bool, error)) {
 			t.Fatalf("%s: not within 4 minutes: %v", what, err)
 		}
 	}
+}
+
+// processes returns those whose arguments begin with some.
+func processes(argv ...string) (pids []int) {
+	all, _ := filepath.Glob("/proc/[0-9]*") // the pattern is good
+	for _, dir := range all {
+		text, _ := os.ReadFile(filepath.Join(dir, "cmdline")) // it may have ended
+		if pid, err := strconv.Atoi(filepath.Base(dir)); err == nil && bytes.HasPrefix(text, []byte(strings.Join(argv, "\x00")+"\x00")) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
 }
