@@ -7,9 +7,12 @@ SEEDS    ?= 10000
 BIN      := bin
 
 # The modules whose tests run here: the product, and the tests with kernels,
-# programs and attackers. Two more have their own targets: bench, which
-# measures, and packaging, which makes releases.
+# programs and attackers. Others have their own targets: bench, which measures,
+# packaging, which makes releases, and the device plugin of Kubernetes.
 MODULES := . e2e
+
+# Those whose code is looked at, too, on Linux.
+PACKAGERS := packaging packaging/kubernetes
 
 # The core of docs/architecture.md. Its tests run first.
 CORE := ./rocev2/... ./ib/... ./memreg/... ./qp/... ./hca/... ./transport/... ./verbs/... ./rdma/cm/agent/...
@@ -19,7 +22,7 @@ each = for m in $(MODULES); do $(GO) $(1) -C $$m $(2) || exit 1; done
 REPORT := $(GO) run ./internal/testreport
 ALL    := -C '. $(CORE) ./...' -C 'e2e ./...'
 
-.PHONY: all build preload demo quick core test test-all test-kernel test-programs test-experiments test-release release test-386 test-arm64 test-portable measure steady isolated check fuzz e2e-rxe e2e-programs attack bench bench-short bench-quick bench-diff microbench benchcheck examplecheck soak fmt vet lint tidy race seeds clean help
+.PHONY: all build preload demo quick core test test-all test-kernel test-programs test-experiments test-release test-kubernetes test-cluster release test-386 test-arm64 test-portable measure steady isolated check fuzz e2e-rxe e2e-programs attack bench bench-short bench-quick bench-diff microbench benchcheck examplecheck soak fmt vet lint tidy race seeds clean help
 
 all: build
 
@@ -63,8 +66,8 @@ test: isolated preload ## all tests that need no kernel guests and no programs o
 	$(REPORT) $(ALL) -- $(TESTEXEC) -timeout 20m
 
 # What one of them needs and does not find it skips, with the reason.
-test-all: ## the tests that make test leaves out: kernels, programs, experiments, emulated processors (12 minutes)
-	@$(MAKE) --no-print-directory -k -j2 test-kernel test-programs test-experiments test-arm64
+test-all: ## the tests that make test leaves out: kernels, programs, experiments, emulated processors, Kubernetes (12 minutes)
+	@$(MAKE) --no-print-directory -k -j2 test-kernel test-programs test-experiments test-arm64 test-kubernetes
 
 test-kernel: ## against Linux rxe in emulated guests (needs Linux, root and Debian packages, which it installs: QEMU, cpio ...)
 	$(REPORT) -env ROCEV2_E2E=1 -C e2e -- -timeout 25m .
@@ -85,6 +88,15 @@ test-release: ## a release for this processor, the same bytes twice; installed, 
 	cd packaging && $(GO) mod tidy -diff
 	$(GO) build -o $(BIN)/testreport ./internal/testreport
 	cd packaging && $(GO) vet ./... && ../$(BIN)/testreport -env ROCEV2_E2E=1 -- -timeout 25m ./...
+
+# It needs many modules more, so it is a module of its own.
+test-kubernetes: preload ## the device plugin, with a kubelet of the same API, and every manifest (docs/kubernetes.md)
+	cd packaging/kubernetes && $(GO) mod tidy -diff
+	$(REPORT) -C packaging/kubernetes -- -timeout 10m ./...
+
+test-cluster: preload ## kubelets of two nodes run the plugin, perftest and an MPI job (needs root, containerd, runc, debootstrap; builds a kubelet: 10 minutes the first time)
+	cd packaging/kubernetes/kubelet && $(GO) mod tidy -diff
+	$(REPORT) -env ROCEV2_E2E=1 -C packaging/kubernetes -- -count=1 -timeout 40m -run '^TestCluster$$' .
 
 measure: ## rates and fairness in real time, judged; what the machine does beside it matters (needs Linux, root, nftables, ethtool; half a minute)
 	$(REPORT) -env ROCEV2_MEASURE=1 -C e2e -- -timeout 25m -count=1 ./congestion
@@ -114,13 +126,15 @@ vet: ## go vet, also for other systems
 	@$(call each,vet,-tags portable ./...)
 	@for p in $(PLATFORMS); do echo "vet for $$p"; \
 		export CGO_ENABLED=0 GOOS=$${p%/*} GOARCH=$${p#*/}; $(call each,vet,./...); done
+	@case "$$($(GO) env GOOS)" in linux) for m in $(PACKAGERS); do $(GO) vet -C $$m ./... || exit 1; done;; esac
 
 lint: ## staticcheck, the version that go.mod names
 	$(GO) tool staticcheck ./...
-	cd e2e && "$$($(GO) -C .. tool -n staticcheck)" ./...
+	@staticcheck="$$($(GO) tool -n staticcheck)"; for m in e2e $(PACKAGERS); do echo "staticcheck in $$m"; (cd $$m && "$$staticcheck" ./...) || exit 1; done
 
-# Those of bench, packaging and the example with gRPC, which need many modules
-# more, are compared by benchcheck, test-release and examplecheck.
+# Those of bench, packaging, the device plugin and the example with gRPC, which
+# need many modules more, are compared by benchcheck, test-release,
+# test-kubernetes, test-cluster and examplecheck.
 tidy: ## go.mod and go.sum are what the code needs
 	@for m in $(MODULES); do (cd $$m && $(GO) mod tidy -diff) || exit 1; done
 

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -229,5 +230,35 @@ func TestBuildWithoutCompiler(t *testing.T) {
 	t.Setenv("CC", "no-such-compiler")
 	if err := Build(t.Context(), filepath.Join(t.TempDir(), LibraryName)); !errors.Is(err, ErrNoCompiler) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// A device of another user's daemon, in a directory that a program may only
+// read, seems to be one that it may write, as the kernel's are: UCX asks before
+// it opens one.
+func TestDeviceOfAnotherUser(t *testing.T) {
+	t.Parallel()
+	test, err := exec.LookPath("test")
+	if err != nil {
+		t.Skip(err)
+	}
+	dir, tree := t.TempDir(), fakeTree(t)
+	if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	lib := copyFile(t, library(t), dir)
+	for _, node := range []string{"uverbs0", "rdma_cm"} {
+		if err := os.Chmod(filepath.Join(tree, "dev/infiniband", node), 0o444); err != nil {
+			t.Fatal(err)
+		}
+		for _, right := range []string{"-r", "-w"} {
+			cmd := preloaded(t, lib, tree, test, right, "/dev/infiniband/"+node)
+			if os.Geteuid() == 0 {
+				cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+			}
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Errorf("test %s /dev/infiniband/%s: %v\n%s", right, node, err, out)
+			}
+		}
 	}
 }

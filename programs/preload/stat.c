@@ -144,13 +144,35 @@ EXPORT int stat_x(int fd, const char *path, int flags, unsigned mask, struct see
 }
 
 /*
- * A user who may write the file in the daemon's directory may use the device;
- * the owner of the port looks again.
+ * allowed returns what is asked of the file in the daemon's directory. A device
+ * seems to be one that every user may read and write. The file is the daemon's,
+ * and may be on a file system that is mounted read-only: to use the device
+ * takes the right to read it, and the owner of the port looks again.
  */
-PATH_CALL(int, -1, access, (const char *path, int mode), (to, mode))
-PATH_CALL(int, -1, eaccess, (const char *path, int mode), (to, mode))
-PATH_CALL(int, -1, euidaccess, (const char *path, int mode), (to, mode))
-PATH_CALL(int, -1, faccessat, (int fd, const char *path, int mode, int flags), (fd, to, mode, flags))
+static int allowed(const char *path, const char *to, int mode)
+{
+	const char *name = device_of(path, to);
+	unsigned major, minor;
+
+	return name && device_number(name, &major, &minor) ? mode & ~W_OK : mode;
+}
+
+#define ALLOWED(name, parameters, arguments)                                   \
+	EXPORT int name parameters                                             \
+	{                                                                      \
+		char room[PATH_ROOM];                                          \
+		const char *to = redirect(path, room);                         \
+                                                                               \
+		if (!to && path)                                               \
+			return -1;                                             \
+		mode = allowed(path, to, mode);                                \
+		return NEXT(name) arguments;                                   \
+	}
+
+ALLOWED(access, (const char *path, int mode), (to, mode))
+ALLOWED(eaccess, (const char *path, int mode), (to, mode))
+ALLOWED(euidaccess, (const char *path, int mode), (to, mode))
+ALLOWED(faccessat, (int fd, const char *path, int mode, int flags), (fd, to, mode, flags))
 
 /* Shells and their tools look for these; ls -l for the attributes. */
 PATH_CALL(int, -1, chdir, (const char *path), (to))

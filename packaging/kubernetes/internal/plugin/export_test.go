@@ -1,0 +1,4 @@
+package plugin
+
+// Serve is Run without the libraries and the lock.
+var Serve = serve
