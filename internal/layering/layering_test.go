@@ -74,9 +74,10 @@ var layers = map[string][]string{
 
 	"hca/engine": {"rocev2/clock", "internal/heap", "rocev2", "ib", "memreg", "qp", "transport"}, // of transport only the batches and the path, which are plain data
 	"hca/wake":   {"rocev2/clock"},
-	"hca":        {"rocev2/clock", "hca/wake", "hca/task", "internal/heap", "rocev2", "ib", "memreg", "qp", "hca/engine", "transport", "transport/udp", "fabric", "internal/ifaddrs"},
+	"hca/strict": {"ib"},
+	"hca":        {"rocev2/clock", "hca/wake", "hca/strict", "hca/task", "internal/heap", "rocev2", "ib", "memreg", "qp", "hca/engine", "transport", "transport/udp", "fabric", "internal/ifaddrs"},
 
-	"verbs": {"internal/counters", "hca/task", "rocev2", "ib", "memreg", "memreg/mapping", "qp", "qp/cc", "qp/trace", "transport", "transport/udp", "transport/shm", "transport/lease", "transport/owner", "hca"},
+	"verbs": {"internal/counters", "hca/task", "rocev2", "ib", "memreg", "memreg/mapping", "qp", "qp/cc", "qp/trace", "transport", "transport/udp", "transport/shm", "transport/lease", "transport/owner", "hca", "hca/strict"},
 
 	// Faces beside verbs may import hca, too: verbs.HCA has the adapter
 	// below a device.
