@@ -224,7 +224,7 @@ func (cq *CQ) overflow(c *ib.WC) {
 		return
 	}
 	s.lost = Overrun{QPN: c.QPN, Entries: cq.size}
-	if cq.checks != nil && cq.checks.On(strict.CQOverrun) {
+	if cq.checks.On(strict.CQOverrun) {
 		cq.ended = true
 		cq.checks.overrun(cq, c)
 	}

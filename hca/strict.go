@@ -170,9 +170,8 @@ func (k *checkedQP) admit(wrs []ib.SendWR) (n int, err error) {
 		if wr.Opcode.Is(ib.OpReads) && len(wr.SGList) > k.dev.limits.ReadSGE {
 			return i, errReadSGE
 		}
-		if (wr.Opcode.Is(ib.OpAtomic) || wr.Opcode == ib.OpAtomicWrite) && wr.Remote.Addr%8 != 0 {
-			k.Found(strict.AtomicAlign, strict.Finding{QPN: uint32(k.qp.QPN()), WRID: wr.ID, Key: uint32(wr.Remote.RKey), Addr: wr.Remote.Addr,
-				Detail: "an atomic was posted for an address that is not a multiple of 8"})
+		if k.sendCQ != nil {
+			k.Posting(k.qp.QPN(), wr)
 		}
 		if k.slots == nil {
 			continue
@@ -189,6 +188,18 @@ func (k *checkedQP) admit(wrs []ib.SendWR) (n int, err error) {
 	}
 	return len(wrs), nil
 }
+
+// Posting looks at a request that is about to be posted. A face that has
+// completion queues of its own, and IDs of its own in requests, calls it.
+func (c *Checks) Posting(qpn rocev2.QPN, wr *ib.SendWR) {
+	if wr.Opcode.Known() && (wr.Opcode.Is(ib.OpAtomic) || wr.Opcode == ib.OpAtomicWrite) && wr.Remote.Addr%8 != 0 {
+		c.Found(strict.AtomicAlign, strict.Finding{QPN: uint32(qpn), WRID: wr.ID, Key: uint32(wr.Remote.RKey), Addr: wr.Remote.Addr,
+			Detail: "an atomic was posted for an address that is not a multiple of 8"})
+	}
+}
+
+// On reports whether a rule is on.
+func (c *Checks) On(r strict.Rule) bool { return c != nil && c.Checker.On(r) }
 
 // postRecv is QP.PostRecv with the shard locked.
 func (k *checkedQP) postRecv(e *engine.Engine, wrs []ib.RecvWR) (int, error) {

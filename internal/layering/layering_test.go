@@ -91,7 +91,7 @@ var layers = map[string][]string{
 	// The kernel's side of the verbs, for unmodified programs.
 	"programs/uverbs/abi":        {},
 	"programs/uverbs/ring":       {"rocev2", "ib"},
-	"programs/uverbs":            {"rocev2/clock", "rocev2", "ib", "memreg", "qp", "hca", "transport", "programs/uverbs/abi", "programs/uverbs/ring"},
+	"programs/uverbs":            {"rocev2/clock", "rocev2", "ib", "memreg", "qp", "hca", "hca/strict", "transport", "programs/uverbs/abi", "programs/uverbs/ring"},
 	"programs/uverbs/uverbstest": {"ib"}, // for tests only
 
 	// And of the connection manager: errors are those of the verbs.
