@@ -13,6 +13,7 @@ type programFlags struct {
 	shm      bool
 	stats    bool
 	serve    string // directory: be the daemon
+	strict   strictFlags
 }
 
 const runLong = `Run an unmodified verbs program, with the libibverbs and librdmacm of the
@@ -34,6 +35,14 @@ device. Processes that begin meanwhile on the same daemon are in it, too. Where
 another process owns the port (rocev2d), that one knows them, and --stats does
 not: see its page and its metrics.
 
+--strict has the devices behave like adapters: what those refuse is refused, and
+what they punish is told on standard error when the program has ended. --profile
+gives the devices the limits of an adapter, and stands for --strict too. The
+rules are those of docs/strict.md: on (which --strict alone means), all, names
+with commas between them, and -NAME without one. With = after the flag:
+--strict=on,-no-receive. Go programs have a setting of their own for it
+(verbs.Config.Strict), which run does not change.
+
 Static programs and setuid programs cannot be run so: they load no library that
 is named from outside. Nor can programs for musl, whose loader refuses it.
 
@@ -42,7 +51,8 @@ A daemon that is there already keeps its devices: --device, --hardware and --shm
 change nothing of it. Without --device the same holds for that of the system.
 LD_PRELOAD keeps what it has (librspreload.so, for example).
 
-Exit status: that of the program; 127 if it is not found, 126 if it is found and
+Exit status: that of the program, or that of --strict-status where it is set and
+something was found; 127 if it is not found, 126 if it is found and
 cannot be run so, 1 or 2 if it could not be started for another reason.`
 
 func newRunProgram(io streams) *cobra.Command {
@@ -54,7 +64,8 @@ func newRunProgram(io streams) *cobra.Command {
 		Example: `  rocev2 run -- ibv_devinfo
   rocev2 run --device 127.0.0.1 -- ib_write_bw        the server of a bandwidth test ...
   rocev2 run --device 127.0.0.2 -- ib_write_bw HOST   ... and its client
-  rocev2 run --device eth0 -- mpirun -n 2 ./program`,
+  rocev2 run --device eth0 -- mpirun -n 2 ./program
+  rocev2 run --strict --profile mlx5 -- ./program     find what hardware would not take`,
 		DisableFlagsInUseLine: true,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 && f.serve == "" {
@@ -63,6 +74,9 @@ func newRunProgram(io streams) *cobra.Command {
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := f.strict.check(); err != nil {
+				return err
+			}
 			if f.serve != "" {
 				return servePrograms(cmd.Context(), io, f)
 			}
@@ -76,6 +90,7 @@ func newRunProgram(io streams) *cobra.Command {
 	fs.BoolVar(&f.hardware, "hardware", false, "programs see the kernel's RDMA devices, too")
 	fs.BoolVar(&f.shm, "shm", false, "packets to other processes of this host go through shared memory")
 	fs.BoolVar(&f.stats, "stats", false, "at the end, tell which transport the program has used")
+	f.strict.add(fs)
 	fs.StringVar(&f.serve, "serve", "", "be the daemon of a directory")
 	if err := fs.MarkHidden("serve"); err != nil {
 		panic(err)

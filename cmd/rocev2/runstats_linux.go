@@ -24,8 +24,9 @@ import (
 )
 
 // runWithStats runs the program as a child, and tells at the end what it and
-// its children have used.
-func runWithStats(s streams, held *heldDaemon, path string, args, env []string) error {
+// its children have used (stats), and what they have done that adapters punish
+// (strict, unless it is nil).
+func runWithStats(s streams, held *heldDaemon, stats bool, strict *strictReport, path string, args, env []string) error {
 	defer held.file.Close()
 	begin := time.Now()
 	cmd := &exec.Cmd{Path: path, Args: args, Env: env, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
@@ -33,6 +34,7 @@ func runWithStats(s streams, held *heldDaemon, path string, args, env []string) 
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 	defer signal.Stop(signals)
 	if err := cmd.Start(); err != nil {
+		strict.remove()
 		return notRun(args[0], err)
 	}
 	go func() {
@@ -42,12 +44,12 @@ func runWithStats(s streams, held *heldDaemon, path string, args, env []string) 
 			}
 		}
 	}()
-	err := waitAndAsk(cmd, held.file)
-	list, e := programs.Report(held.file)
-	if e != nil {
-		fmt.Fprintf(s.err, "rocev2 run: %v\n", e)
-	} else {
-		writeUse(s.err, args[0], sinceThen(list, begin))
+	err := waitAndAsk(cmd, held.file, stats)
+	if stats {
+		tellUse(s.err, held.file, args[0], begin)
+	}
+	if strict.end(s.err, args[0]) > 0 && strict.status != 0 {
+		return statusError{nil, strict.status}
 	}
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) {
@@ -59,13 +61,26 @@ func runWithStats(s streams, held *heldDaemon, path string, args, env []string) 
 	return statusError{nil, exit.ExitCode()}
 }
 
+// tellUse tells what processes have used since a time.
+func tellUse(w io.Writer, held *os.File, program string, begin time.Time) {
+	list, err := programs.Report(held)
+	if err != nil {
+		fmt.Fprintf(w, "rocev2 run: %v\n", err)
+		return
+	}
+	writeUse(w, program, sinceThen(list, begin))
+}
+
 // askEvery is how often processes are asked for their counters.
 const askEvery = 250 * time.Millisecond
 
 // waitAndAsk waits for the program. Meanwhile it has the daemon ask all
 // processes for their counters: one that ends by a signal, or by _exit in a
 // handler, tells none at its end.
-func waitAndAsk(cmd *exec.Cmd, held *os.File) error {
+func waitAndAsk(cmd *exec.Cmd, held *os.File, ask bool) error {
+	if !ask {
+		return cmd.Wait()
+	}
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	tick := time.NewTicker(askEvery)

@@ -62,25 +62,32 @@ type Checker struct {
 	found [NumRules]Finding
 }
 
+// RulesOf returns the rules that a Config stands for.
+func RulesOf(rules, profile string) (Set, error) {
+	if rules == "" && profile != "" {
+		rules = "on"
+	}
+	s, err := ParseSet(rules)
+	if err != nil || profile == "" {
+		return s, err
+	}
+	p, err := ProfileNamed(profile)
+	if err != nil {
+		return 0, err
+	}
+	return s.without(p), nil
+}
+
 // New returns a Checker, nil if no rule is on.
 func New(c Config) (*Checker, error) {
-	if c.Rules == "" && c.Profile != "" {
-		c.Rules = "on"
-	}
-	rules, err := ParseSet(c.Rules)
-	if err != nil {
+	rules, err := RulesOf(c.Rules, c.Profile)
+	if err != nil || rules == 0 {
 		return nil, err
 	}
 	k := &Checker{rules: rules, told: c.Found}
 	if c.Profile != "" {
-		p, err := ProfileNamed(c.Profile)
-		if err != nil {
-			return nil, err
-		}
-		k.rules, k.limits = rules.without(p), p.Limits
-	}
-	if rules == 0 {
-		return nil, nil
+		p, _ := ProfileNamed(c.Profile) // RulesOf has found it
+		k.limits = p.Limits
 	}
 	return k, nil
 }

@@ -7,9 +7,17 @@ import (
 	"io"
 )
 
+// The environment of unmodified programs: rules (ParseSet), a profile, and the
+// file that they append their findings to.
+const (
+	EnvRules   = "ROCEV2_STRICT"
+	EnvProfile = "ROCEV2_PROFILE"
+	EnvReport  = "ROCEV2_STRICT_REPORT"
+)
+
 // Line is what a process says in a report that several write: a finding of one
 // of its devices. A later line of the same process, device and rule replaces an
-// earlier one.
+// earlier one. One without a rule says that the device was opened.
 type Line struct {
 	PID     int    `json:"pid"`
 	Command string `json:"command"` // name of the program
@@ -41,32 +49,44 @@ func (l Line) Append(w io.Writer) error {
 // write anything.
 const mostLines = 10000
 
-// ReadReport reads what processes have written. What is no line of a report it
-// leaves out.
-func ReadReport(r io.Reader) (list []Line, err error) {
+// Report is what processes have written.
+type Report struct {
+	Devices int    // that were opened in strict mode, by all processes
+	Lines   []Line // what was found
+}
+
+// ReadReport reads what processes have written about rules. What is no line of a
+// report it leaves out.
+func ReadReport(r io.Reader, rules Set) (Report, error) {
 	type key struct {
 		pid          int
 		device, rule string
 	}
+	var out Report
 	at := map[key]int{}
 	lines := bufio.NewScanner(r)
 	for lines.Scan() {
 		var l Line
-		if json.Unmarshal(lines.Bytes(), &l) != nil || l.Count == 0 {
+		if json.Unmarshal(lines.Bytes(), &l) != nil {
 			continue
 		}
-		if _, ok := ruleNamed(l.Rule); !ok {
+		rule, ok := ruleNamed(l.Rule)
+		if l.Rule != "" && (!ok || !rules.Has(rule) || l.Count == 0) {
 			continue
 		}
 		k := key{l.PID, l.Device, l.Rule}
-		i, ok := at[k]
+		i, known := at[k]
 		switch {
-		case ok:
-			list[i] = l
-		case len(list) < mostLines:
-			at[k] = len(list)
-			list = append(list, l)
+		case known && i >= 0:
+			out.Lines[i] = l
+		case known || len(at) >= mostLines:
+		case l.Rule == "":
+			at[k] = -1
+			out.Devices++
+		default:
+			at[k] = len(out.Lines)
+			out.Lines = append(out.Lines, l)
 		}
 	}
-	return list, lines.Err()
+	return out, lines.Err()
 }

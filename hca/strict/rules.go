@@ -12,6 +12,7 @@ const (
 	StaleKey
 	BadAccess
 	AtomicAlign
+	Fork
 	NumRules
 )
 
@@ -82,6 +83,13 @@ var Rules = [NumRules]Info{
 		Adapter: "The responder answers with a NAK for an invalid request: REM_INV_REQ_ERR. Both queue pairs end in ERR.",
 		Here:    "The same, and it is reported with the address.",
 		Source:  "IBTA volume 1, 9.4.5.1 (the address of an atomic is aligned to 8 bytes)",
+	},
+	Fork: {
+		Name:    "fork",
+		Finds:   "A child of fork(2) uses a device that its parent has opened.",
+		Adapter: "The child has neither the mappings of the queues nor the registered memory where that was protected (`ibv_fork_init`), or shares both with the parent, unordered: it crashes, or damages the parent's queues.",
+		Here:    "The call fails with EIO, and it is reported. Unmodified programs only.",
+		Source:  "`ibv_fork_init(3)`, `fork(2)`",
 	},
 }
 

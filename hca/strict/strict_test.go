@@ -151,9 +151,15 @@ func TestReport(t *testing.T) {
 	b.WriteString("no line\n{\"rule\":\"none\",\"count\":1}\n{\"rule\":\"unsignaled\"}\n\xff\x00\n")
 	line(1, StaleKey, 2)
 	line(1, Unsignaled, 7)
-	list, err := ReadReport(&b)
-	if err != nil || len(list) != 3 || list[0].Count != 7 || list[1].PID != 2 || list[2].Rule != "stale-key" || len(list[0].Detail) > mostLine {
-		t.Errorf("%d lines, %v: %+v", len(list), err, list)
+	b.WriteString("{\"pid\":1,\"device\":\"rxe_lo0\"}\n{\"pid\":1,\"device\":\"rxe_lo0\"}\n{\"pid\":2,\"device\":\"rxe_lo0\"}\n")
+	text := b.String()
+	report, err := ReadReport(&b, all())
+	list := report.Lines
+	if err != nil || len(list) != 3 || report.Devices != 2 || list[0].Count != 7 || list[1].PID != 2 || list[2].Rule != "stale-key" || len(list[0].Detail) > mostLine {
+		t.Errorf("%d lines, %v: %+v", len(list), err, report)
+	}
+	if report, _ := ReadReport(strings.NewReader(text), 1<<StaleKey); len(report.Lines) != 1 || report.Devices != 2 {
+		t.Errorf("of one rule: %+v", report)
 	}
 }
 

@@ -98,9 +98,9 @@ var layers = map[string][]string{
 	"programs/ucma/abi": {"programs/uverbs/abi"},
 	"programs/ucma":     {"verbs", "rdma/cm", "programs/ucma/abi", "programs/uverbs/abi"},
 
-	"programs":           {"verbs", "rdma/cm", "transport/owner", "transport/lease", "programs/uverbs", "programs/uverbs/...", "programs/ucma"},
+	"programs":           {"verbs", "hca/strict", "rdma/cm", "transport/owner", "transport/lease", "programs/uverbs", "programs/uverbs/...", "programs/ucma"},
 	"programs/mkpreload": {"programs"},
-	"programs/adapter":   {"verbs", "rdma/cm", "hca", "memreg", "programs/uverbs", "programs/uverbs/...", "programs/ucma"}, // a library for programs in C
+	"programs/adapter":   {"verbs", "rdma/cm", "hca", "hca/strict", "memreg", "programs/uverbs", "programs/uverbs/...", "programs/ucma"}, // a library for programs in C
 
 	"verbs/verbstest": {"verbs", "fabric"}, // imports testing: for tests only
 

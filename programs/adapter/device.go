@@ -30,6 +30,8 @@ type device struct {
 	index int
 	name  string // uverbs0
 	users int    // guarded by devices
+
+	findings *findings // nil but in strict mode
 }
 
 // devices are those that are open, by their addresses.
@@ -42,6 +44,7 @@ var devices = struct {
 type node struct {
 	addr   netip.Addr
 	index  int
+	name   string       // rxe_eth0
 	config verbs.Config // how the device is opened
 }
 
@@ -63,12 +66,18 @@ func readNode(path string) (n node, err error) {
 		switch key, value, _ := strings.Cut(lines.Text(), "="); key {
 		case "address":
 			n.addr, err = netip.ParseAddr(value)
+		case "name":
+			n.name = value
 		case "leased":
 			n.config.Leased = value == "1"
 		case "loopback":
 			n.config.Loopback = value == "1"
 		case "shm":
 			n.config.SharedMemory = value == "1"
+		case "strict":
+			n.config.Strict = value
+		case "profile":
+			n.config.Profile = value
 		}
 	}
 	if err != nil || !n.addr.IsValid() {
@@ -86,6 +95,7 @@ func use(n node) (*device, error) {
 		d.users++
 		return d, nil
 	}
+	found := n.strictly()
 	dev, err := verbs.OpenAddr(n.addr, n.config)
 	if err != nil {
 		return nil, err
@@ -95,7 +105,8 @@ func use(n node) (*device, error) {
 	if err := cm.Start(dev); err != nil {
 		return nil, errors.Join(err, dev.Close())
 	}
-	d := &device{verbs: dev, core: verbs.HCA(dev), index: n.index, name: "uverbs" + strconv.Itoa(n.index), users: 1}
+	d := &device{verbs: dev, core: verbs.HCA(dev), index: n.index, name: "uverbs" + strconv.Itoa(n.index), users: 1, findings: found}
+	found.begin()
 	devices.open[n.addr] = d
 	return d, nil
 }
@@ -110,7 +121,9 @@ func (d *device) release() {
 				delete(devices.open, addr)
 			}
 		}
+		d.findings.tell(d.verbs)
 		_ = d.verbs.Close()
+		d.findings.tell(d.verbs)
 	}
 }
 

@@ -41,7 +41,6 @@ func (c *compQueues) createCQ(r *abi.Request, req *abi.CreateCQReq) abi.Reply {
 	if errno != 0 {
 		return abi.Fail(errno)
 	}
-	q.core.holds = q.core.checks.On(strict.Unsignaled) // extended ones are not polled by calls
 	return r.Answer(abi.CreateCQResp{CqHandle: q.handle, Cqe: q.space.entries()}, q.space.info())
 }
 
@@ -83,6 +82,7 @@ func (c *compQueues) make(req *abi.CQInit) (*ownedCQ, abi.Errno) {
 		if err == nil {
 			q.core, err = newCompQueue(q.space, q.teller(), func() { q.tell(ib.EventCQError) })
 			q.core.checks, q.core.fail = c.dev.Dev.Strict(), func() { c.fail(q.core) }
+			q.core.holds = q.core.checks.On(strict.Unsignaled)
 		}
 		return q, err
 	})
