@@ -9,8 +9,8 @@ import (
 )
 
 // The environment of programs in strict mode: verbs.Config.Strict and Profile,
-// and a file that is there, which they append what they have found to. Without a
-// file they write it to standard error.
+// and a file that is there, which they append what they have found to. Without
+// a file they write it to standard error.
 const (
 	EnvStrict  = strict.EnvRules
 	EnvProfile = strict.EnvProfile
@@ -31,8 +31,8 @@ type ProgramFinding struct {
 	verbs.Finding
 }
 
-// ReadFindings reads the file of EnvReport. Of the rules that Strict and Profile
-// say.
+// ReadFindings reads the file of EnvReport. Of the rules that Strict and
+// Profile say.
 func ReadFindings(file, rules, profile string) (out Findings, err error) {
 	set, err := strict.RulesOf(rules, profile)
 	if err != nil {

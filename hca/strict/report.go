@@ -55,8 +55,8 @@ type Report struct {
 	Lines   []Line // what was found
 }
 
-// ReadReport reads what processes have written about rules. What is no line of a
-// report it leaves out.
+// ReadReport reads what processes have written about rules. What is no line of
+// a report it leaves out.
 func ReadReport(r io.Reader, rules Set) (Report, error) {
 	type key struct {
 		pid          int

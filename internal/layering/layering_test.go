@@ -120,7 +120,7 @@ var layers = map[string][]string{
 
 	// The daemon, and what it shows.
 	"observe/metrics":           {"verbs"},
-	"cmd/rocev2d/server/config": {"qp/cc", "internal/closest", "internal/tomllines"},
+	"cmd/rocev2d/server/config": {"qp/cc", "hca/strict", "internal/closest", "internal/tomllines"},
 	"cmd/rocev2d/server/web":    {},
 	"cmd/rocev2d/server":        {"internal/loglimit", "verbs", "memreg/mapping", "rdma", "rdma/cm", "transport/tap", "observe/metrics", "programs", "transport/owner", "programs/interop/...", "cmd/rocev2d/server/..."},
 

@@ -35,6 +35,7 @@ type sendQueue struct {
 	longest uint64 // bytes of one of the requests that were posted last
 
 	signaled uint64 // position after the last one that is; in strict mode
+	reported uint64 // where the queue was found stuck last
 
 	// await is the position after the request whose completion is waited
 	// for; 0 is none: for the last one before bad; where as many are posted

@@ -113,7 +113,8 @@ func (s *sendQueue) stuck() {
 	if !s.cq.holds || s.owner.late.Load() || s.ring.Held() < s.ring.Shape().Cap() {
 		return
 	}
-	if n := uint64(s.ring.Held()); s.signaled <= s.ring.Taken()-n {
+	if n := uint64(s.ring.Held()); s.signaled <= s.ring.Taken()-n && s.reported != s.ring.Taken() {
+		s.reported = s.ring.Taken()
 		s.cq.checks.Found(strict.Unsignaled, strict.Finding{QPN: uint32(s.owner.qp.QPN()), WRID: s.at(s.ring.Taken() - 1).id,
 			Detail: fmt.Sprintf("all %d requests in the send queue are not signaled: nothing frees it, and the next ibv_post_send fails", n)})
 	}

@@ -107,8 +107,8 @@ func TestStrictSendQueue(t *testing.T) {
 	}
 }
 
-// TestStrictRingsGo: a completion that is polled after the end of its queue pair
-// touches no ring of that, and one after a resize is of the same request.
+// TestStrictRingsGo: a completion that is polled after the end of its queue
+// pair touches no ring of that, and one after a resize is of the same request.
 func TestStrictRingsGo(t *testing.T) {
 	t.Parallel()
 	a, b := strictPair(t, "", options{})

@@ -20,8 +20,9 @@ type Consumer struct {
 // follows Init.
 func (c *Consumer) Hold() { c.holds = true }
 
-// Free gives all elements before position pos back to the program, which Release
-// has had before. One goroutine at a time calls it, and none beside Clear.
+// Free gives all elements before position pos back to the program, which
+// Release has had before. One goroutine at a time calls it, and none beside
+// Clear.
 func (c *Consumer) Free(pos uint64) {
 	if pos > c.freed.Load() && pos <= c.released.Load() {
 		c.freed.Store(pos)

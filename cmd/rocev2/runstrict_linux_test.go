@@ -78,8 +78,8 @@ func TestWriteFindings(t *testing.T) {
 	}
 }
 
-// TestStrictReport: the environment says where programs write, and the file goes
-// at the end.
+// TestStrictReport: the environment says where programs write, and the file
+// goes at the end.
 func TestStrictReport(t *testing.T) {
 	f := strictFlags{rules: "on", profile: "rxe"}
 	r, err := f.begin()
