@@ -127,13 +127,13 @@ func (c *Context) addQP(config qp.Config) (*QP, error) {
 	s := c.dev.shardFor(&config)
 	config.PortMTU = c.dev.PathMTU(netip.Addr{})
 	q := &QP{shard: s, owner: c}
+	q.checked = c.dev.checks.check(q, &config)
 	for {
 		core, err := s.eng.NewQP(config, q) // without the lock: it makes the rings
 		if err != nil {
 			return nil, err
 		}
 		q.core, q.typ = core, core.Core().Type()
-		q.checked = c.dev.checks.check(q, &config)
 		s.domains.add(core.Core(), 1) // before packets come for it
 		s.lock()
 		closed := s.closed
@@ -386,6 +386,7 @@ func (q *QP) destroy() {
 	}
 	s.unlock()
 	s.out.await(sent)
+	q.checked.reset()
 	q.detachAll()
 	q.leaveSlots()
 	if q.core.Raised() {

@@ -63,7 +63,9 @@ type checkedQP struct {
 	sendCQ    *CQ           // or nil
 	recvCQ    *CQ
 	signalAll bool
-	shared    bool // receives come from a shared queue
+	shared    bool     // receives come from a shared queue
+	poisons   bool     // receives, too
+	buffers   *buffers // nil without the optional rules
 
 	mu     sync.Mutex
 	rnr    uint64        // messages without a receive that were recorded
@@ -81,6 +83,7 @@ func (c *Checks) check(q *QP, config *qp.Config) *checkedQP {
 	if k.sendCQ != nil && c.On(strict.Unsignaled) {
 		k.slots = strict.NewSlots(config.MaxSendWR, config.MaxRecvWR)
 	}
+	k.watch(config)
 	return k
 }
 
@@ -133,14 +136,20 @@ func (k *checkedQP) postSend(post func(*engine.QP, []ib.SendWR) (int, error), wr
 		k.unsend(n)
 		return n, refused
 	}
+	if k.buffers != nil {
+		k.watchSends(wrs[:n])
+	}
 	done, err := post(k.qp.core, wrs[:n])
-	switch {
-	case err == nil:
+	back := n - done
+	if err != nil && whole {
+		back = n
+	}
+	k.unsend(back)
+	if k.buffers != nil {
+		k.buffers.forgetSends(back)
+	}
+	if err == nil {
 		err = refused
-	case whole:
-		k.unsend(n)
-	default:
-		k.unsend(n - done)
 	}
 	k.qp.flush()
 	return done, err
@@ -150,6 +159,9 @@ func (k *checkedQP) postSend(post func(*engine.QP, []ib.SendWR) (int, error), wr
 func (k *checkedQP) reset() {
 	if k != nil && k.slots != nil {
 		k.slots.Reset()
+	}
+	if k != nil && k.buffers != nil {
+		k.buffers.reset()
 	}
 }
 
@@ -203,15 +215,20 @@ func (c *Checks) On(r strict.Rule) bool { return c != nil && c.Checker.On(r) }
 
 // postRecv is QP.PostRecv with the shard locked.
 func (k *checkedQP) postRecv(e *engine.Engine, wrs []ib.RecvWR) (int, error) {
-	if k.slots == nil || k.shared {
-		return e.PostRecv(k.qp.core, wrs)
-	}
 	n := 0
-	for n < len(wrs) && k.slots.Receive() {
+	for n < len(wrs) && (k.slots == nil || k.shared || k.slots.Receive()) {
 		n++
 	}
+	if k.poisons {
+		k.buffers.watchReceives(wrs[:n])
+	}
 	done, err := e.PostRecv(k.qp.core, wrs[:n])
-	k.slots.Received(n - done)
+	if k.slots != nil {
+		k.slots.Received(n - done)
+	}
+	if k.poisons {
+		k.buffers.forgetReceives(n - done)
+	}
 	if err == nil && n < len(wrs) {
 		err = errRecvFull
 	}

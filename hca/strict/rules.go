@@ -13,6 +13,9 @@ const (
 	BadAccess
 	AtomicAlign
 	Fork
+	SendChanged
+	EarlyRead
+	LastByte
 	NumRules
 )
 
@@ -90,6 +93,30 @@ var Rules = [NumRules]Info{
 		Adapter: "The child has neither the mappings of the queues nor the registered memory where that was protected (`ibv_fork_init`), or shares both with the parent, unordered: it crashes, or damages the parent's queues.",
 		Here:    "The call fails with EIO, and it is reported. Unmodified programs only.",
 		Source:  "`ibv_fork_init(3)`, `fork(2)`",
+	},
+	SendChanged: {
+		Name:     "send-changed",
+		Finds:    "The memory of a SEND or WRITE changes between its post and its completion.",
+		Adapter:  "It reads the memory when it sends, and again when it sends again: the peer gets the old bytes, the new ones, or some of both.",
+		Here:     "The first MiB is summed up (CRC-32C) at the post and at the completion, and a difference is reported. A peer that writes to the memory meanwhile makes one, too.",
+		Source:   "`ibv_post_send(3)`: buffers can be reused after the completion was retrieved; IBTA volume 1, 10.8.3 (ordering)",
+		Optional: true,
+	},
+	EarlyRead: {
+		Name:     "early-read",
+		Finds:    "A program uses memory of a receive, a READ or an atomic before its completion.",
+		Adapter:  "There may be anything: the bytes before, the message, a part of it.",
+		Here:     "The memory is filled with 0xdb when the request is posted (of a READ the first MiB, of a receive the first 64 KiB), so that the program fails. What the message does not write is restored at the completion. Nothing is reported. Receives of shared queues and of unmodified programs have no poison.",
+		Source:   "`ibv_post_recv(3)`, `ibv_post_send(3)`: buffers can be reused after the completion was retrieved",
+		Optional: true,
+	},
+	LastByte: {
+		Name:     "last-byte",
+		Finds:    "A program waits for the last byte of a WRITE in memory, and takes the others for written.",
+		Adapter:  "The order in which the bytes of a message come to memory is not defined: with relaxed ordering of PCIe, or packets that are placed as they come, the last ones may be first.",
+		Here:     "The last cache line (64 bytes) of each packet is in memory some ten microseconds before the rest of that, in regions with remote write. Nothing is reported: the program fails.",
+		Source:   "IBTA volume 1, 9.5 (transaction ordering); `ibv_reg_mr(3)`, IBV_ACCESS_RELAXED_ORDERING; NVIDIA, Out-of-order Data Placement (docs.nvidia.com/doca/sdk)",
+		Optional: true,
 	},
 }
 

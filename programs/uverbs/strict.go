@@ -107,6 +107,10 @@ func (s *sendQueue) check(wr *ib.SendWR, pos uint64) {
 	}
 }
 
+// ProgramID returns the program's ID of the request that the queue pair knows
+// by another.
+func (s *sendQueue) ProgramID(pos uint64) uint64 { return s.at(pos).id }
+
 // stuck looks whether the send queue is full of requests of which none has a
 // completion. The queue is locked.
 func (s *sendQueue) stuck() {
