@@ -149,7 +149,7 @@ func (pd *PD) register(m memreg.Memory, o memreg.Options, b *backing) (*MR, erro
 	if err := checkRegion(pd.owner.dev.limits, m); err != nil {
 		return nil, err
 	}
-	m = pd.owner.dev.checks.disorder(m, &o)
+	m = pd.owner.dev.checks.register(m, &o)
 	mr := &MR{dev: pd.owner.dev, pd: pd, backing: b}
 	err := pd.make(kindMR, func(t *memreg.Table) error {
 		region, err := t.Register(pd.core, m, o)

@@ -38,7 +38,7 @@ func (mr *MR) Reregister(c Reregistration) error {
 	if err := to.owner.usableBy(from.owner); err != nil {
 		return err
 	}
-	m = to.owner.dev.checks.disorder(m, &o)
+	m = to.owner.dev.checks.register(m, &o)
 	if err := checkRegion(to.owner.dev.limits, m); err != nil {
 		return err
 	}

@@ -104,6 +104,9 @@ func (k *checkedQP) leave() {
 
 // countRNR records the messages for which there was no receive.
 func (k *checkedQP) countRNR() {
+	if k.qp.typ == ib.GSI { // of a connection manager, whose peers ask again
+		return
+	}
 	st := k.qp.Stats()
 	k.mu.Lock()
 	all := st.RNRSent

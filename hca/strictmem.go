@@ -1,7 +1,9 @@
 package hca
 
 import (
+	"fmt"
 	"hash/crc32"
+	"os"
 	"slices"
 	"sync"
 
@@ -264,6 +266,34 @@ func (m disordered) CopyIn(off uint64, src []byte) error {
 	}
 	linger()
 	return m.Memory.CopyIn(off, src[:cut])
+}
+
+// register looks at memory that is to be registered with options, and returns it
+// as the rules ask for it.
+func (c *Checks) register(m memreg.Memory, o *memreg.Options) memreg.Memory {
+	if c.On(strict.SharedPage) && m != nil {
+		c.checkPages(m, o)
+	}
+	return c.disorder(m, o)
+}
+
+// checkPages looks whether memory has its pages for itself. Of memory whose
+// address is not known it says nothing.
+func (c *Checks) checkPages(m memreg.Memory, o *memreg.Options) {
+	b, page := m.Bytes(), uint64(os.Getpagesize())
+	var addr uint64
+	switch {
+	case len(b) > 0:
+		addr = memreg.AddrOf(b)
+	case o.Base == memreg.BaseIOVA && o.Access&ib.ZeroBased == 0:
+		addr = o.IOVA
+	default:
+		return
+	}
+	if n := m.Len(); addr%page != 0 || n%page != 0 {
+		c.Found(strict.SharedPage, strict.Finding{Addr: addr, Length: n,
+			Detail: fmt.Sprintf("a region does not begin and end with pages of %d bytes", page)})
+	}
 }
 
 // disorder returns memory for a region with options, as the rules ask for it.

@@ -1,6 +1,7 @@
 package verbs_test
 
 import (
+	"os"
 	"testing"
 	"testing/synctest"
 
@@ -121,6 +122,24 @@ func TestStrictClosedReceives(t *testing.T) {
 		if got := b.MR.Bytes()[5]; got != 5 {
 			t.Errorf("there is %#x", got)
 		}
+	})
+}
+
+// TestStrictSharedPage: a region of whole pages is right, and another is not.
+func TestStrictSharedPage(t *testing.T) {
+	strictPair(t, optional("shared-page"), func(t *testing.T, a, b *verbstest.Side) {
+		page := os.Getpagesize()
+		if _, err := b.PD.AllocMemory(4*page, verbs.LocalWrite); err != nil {
+			t.Fatal(err)
+		}
+		if page == 4096 { // then the region of the pair has its pages for itself, too
+			found(t, b.Dev)
+		}
+		buf := make([]byte, 3*page)
+		if _, err := a.PD.RegisterMemory(buf[1:page], verbs.LocalWrite); err != nil {
+			t.Fatal(err)
+		}
+		found(t, a.Dev, "shared-page")
 	})
 }
 

@@ -16,6 +16,7 @@ const (
 	SendChanged
 	EarlyRead
 	LastByte
+	SharedPage
 	NumRules
 )
 
@@ -116,6 +117,14 @@ var Rules = [NumRules]Info{
 		Adapter:  "The order in which the bytes of a message come to memory is not defined: with relaxed ordering of PCIe, or packets that are placed as they come, the last ones may be first.",
 		Here:     "The last cache line (64 bytes) of each packet is in memory some ten microseconds before the rest of that, in regions with remote write. Nothing is reported: the program fails.",
 		Source:   "IBTA volume 1, 9.5 (transaction ordering); `ibv_reg_mr(3)`, IBV_ACCESS_RELAXED_ORDERING; NVIDIA, Out-of-order Data Placement (docs.nvidia.com/doca/sdk)",
+		Optional: true,
+	},
+	SharedPage: {
+		Name:     "shared-page",
+		Finds:    "A region begins or ends inside a page, which other memory of the program shares.",
+		Adapter:  "Memory is pinned, counted (`ulimit -l`) and, after `ibv_fork_init`, taken away from a child by whole pages: a child that touches its neighbours in the page crashes.",
+		Here:     "It is reported when the region is made.",
+		Source:   "`ibv_fork_init(3)`; `madvise(2)`, MADV_DONTFORK",
 		Optional: true,
 	},
 }
