@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/gosoftroce/rocev2/hca/strict"
 	"github.com/gosoftroce/rocev2/hca/wake"
 	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/rocev2"
@@ -19,6 +20,7 @@ import (
 type CQ struct {
 	owner  *Context
 	config cqConfig
+	checks *Checks // of the device; nil but in strict mode
 
 	userData any // the layer above's; set once, before the queue is used
 
@@ -32,6 +34,7 @@ type CQ struct {
 	armed   armState
 	raised  bool // a lost entry has raised an event, perhaps before Resize
 	closed  bool
+	ended   bool // it is closed, or in strict mode an entry was lost
 
 	listed     bool // in the list of the channel, whose lock guards it
 	next, prev *CQ  // there
@@ -75,7 +78,7 @@ const (
 // CreateCQ makes a completion queue of at least n entries. ch may be nil; else
 // it is open and of the same device.
 func (c *Context) CreateCQ(n int, ch *CompChannel, opts ...CQOption) (*CQ, error) {
-	if err := checkRange("completion queue size", n, 1, ib.MaxCQE); err != nil {
+	if err := checkRange("completion queue size", n, 1, c.dev.limits.CQE); err != nil {
 		return nil, err
 	}
 	if ch != nil {
@@ -90,7 +93,7 @@ func (c *Context) CreateCQ(n int, ch *CompChannel, opts ...CQOption) (*CQ, error
 	if err != nil {
 		return nil, err
 	}
-	cq := &CQ{owner: c, config: config, channel: ch, size: ringSize(n)}
+	cq := &CQ{owner: c, config: config, checks: c.dev.checks, channel: ch, size: ringSize(n)}
 	cq.parker.init(c.dev, config.shard)
 	cq.spin.Store(int32(c.dev.spin))
 	if err := c.adopt(cq, kindCQ); err != nil {
@@ -158,7 +161,7 @@ func (cq *CQ) Cap() int {
 // Complete implements qp.CompletionSink. It is called with a shard locked.
 func (cq *CQ) Complete(c *ib.WC) bool {
 	cq.mu.Lock()
-	if held := int(cq.tail - cq.head); cq.closed || held == cq.size {
+	if held := int(cq.tail - cq.head); cq.ended || held == cq.size {
 		cq.overflow(c)
 		cq.mu.Unlock()
 		return false
@@ -179,6 +182,9 @@ func (cq *CQ) Complete(c *ib.WC) bool {
 	}
 	cq.mu.Unlock()
 	cq.parker.signalLocked()
+	if cq.checks != nil {
+		cq.checks.completed(c)
+	}
 	if cq.config.handler != nil {
 		cq.handle()
 	}
@@ -218,6 +224,10 @@ func (cq *CQ) overflow(c *ib.WC) {
 		return
 	}
 	s.lost = Overrun{QPN: c.QPN, Entries: cq.size}
+	if cq.checks.On(strict.CQOverrun) {
+		cq.ended = true
+		cq.checks.overrun(cq, c)
+	}
 	cq.raised = true
 	cq.owner.events.push(event{ib.EventCQError, cq}) // before Close takes it out
 }
@@ -234,6 +244,7 @@ func (cq *CQ) Poll(wc []ib.WC) int {
 		n = copy(wc, s.back)
 		s.back = s.back[:copy(s.back, s.back[n:])]
 	}
+	again := n
 	mask := uint32(len(cq.ring) - 1)
 	for ; n < len(wc) && cq.head != cq.tail; n++ {
 		wc[n] = cq.ring[cq.head&mask]
@@ -242,6 +253,9 @@ func (cq *CQ) Poll(wc []ib.WC) int {
 	left := cq.held()
 	cq.pending.Store(left)
 	cq.mu.Unlock()
+	if cq.checks != nil {
+		cq.checks.polled(wc[again:n])
+	}
 	if left > 0 {
 		cq.parker.signal() // another waiter may have gone to sleep over these
 	}
@@ -370,7 +384,7 @@ func (cq *CQ) Close() error {
 		cq.mu.Unlock()
 		return nil
 	}
-	cq.closed = true
+	cq.closed, cq.ended = true, true
 	cq.ring, cq.size, cq.head, cq.tail = nil, 0, 0, 0
 	cq.pending.Store(0)
 	ch, raised := cq.channel, cq.raised

@@ -53,7 +53,7 @@ func (cq *CQ) Overrun() Overrun {
 // error is a *RangeError. Queue pairs may complete meanwhile, and programs
 // poll.
 func (cq *CQ) Resize(n int) error {
-	if err := checkRange("completion queue size", n, 1, ib.MaxCQE); err != nil {
+	if err := checkRange("completion queue size", n, 1, cq.owner.dev.limits.CQE); err != nil {
 		return err
 	}
 	cq.mu.Lock()
@@ -63,7 +63,7 @@ func (cq *CQ) Resize(n int) error {
 	case cq.closed:
 		return ErrClosed
 	case int(held) > n:
-		return &RangeError{What: "size of a completion queue that has unpolled completions", Got: n, Min: int(held), Max: ib.MaxCQE}
+		return &RangeError{What: "size of a completion queue that has unpolled completions", Got: n, Min: int(held), Max: cq.owner.dev.limits.CQE}
 	}
 	if cq.size = ringSize(n); cq.size < len(cq.ring) {
 		cq.moveTo(make([]ib.WC, cq.size))

@@ -12,8 +12,10 @@ import (
 	"time"
 
 	"github.com/gosoftroce/rocev2/hca/engine"
+	"github.com/gosoftroce/rocev2/hca/strict"
 	"github.com/gosoftroce/rocev2/hca/task"
 	"github.com/gosoftroce/rocev2/hca/wake"
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/memreg"
 	"github.com/gosoftroce/rocev2/qp"
 	"github.com/gosoftroce/rocev2/rocev2"
@@ -75,6 +77,10 @@ type Config struct {
 	// nothing of them is captured, lost by injected faults, or counted in
 	// Stats.Link.
 	Loopback bool
+
+	// Strict, if it is not nil, has the device refuse what adapters refuse,
+	// and record what they punish. Its limits are the device's.
+	Strict *strict.Checker
 }
 
 // Device is a software host channel adapter on one address.
@@ -91,6 +97,8 @@ type Device struct {
 	stock      stock
 	use        use
 	program    Program
+	limits     ib.Limits
+	checks     *Checks // nil but in strict mode
 
 	mu       sync.Mutex // guards what follows and serialises changes of mem
 	contexts map[*Context]struct{}
@@ -132,6 +140,10 @@ func New(cfg Config, links ...transport.Link) *Device {
 	}
 	d.random = ec.Random
 	d.mem = memreg.NewTable(d.random)
+	d.limits = ib.OwnLimits.Within(cfg.Strict.Limits())
+	d.stock.limits.within(&d.limits)
+	d.limits.QP = d.stock.limits[kindQP]
+	d.checks = newChecks(d, cfg.Strict)
 	ec.Memory = d.mem
 	for i, l := range links {
 		ec.Shard = d.slot + i

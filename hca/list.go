@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/qp"
 	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/transport"
@@ -35,9 +36,10 @@ func (q *QP) Flow() qp.Flow {
 // shard's lock calls f itself instead.
 func (d *Device) Later(f func()) { d.handlers.add(later(f)) }
 
-// MaxQPs returns how many queue pairs the device offers: a part of a port that
-// other processes share may have fewer than a whole one.
-func (d *Device) MaxQPs() int { return d.stock.limits[kindQP] }
+// Limits returns what the device offers: in strict mode no more than an adapter
+// of the profile, and of queue pairs fewer where it has a part of a port that
+// other processes share.
+func (d *Device) Limits() ib.Limits { return d.limits }
 
 // PortSlots returns how many sockets the port of a device consists of: those of
 // its shards, or of the owner from which it leases some.

@@ -2,12 +2,14 @@ package hca
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
 
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/memreg"
 )
 
@@ -144,6 +146,10 @@ func (pd *PD) Register(m memreg.Memory, o memreg.Options, free func() error) (*M
 }
 
 func (pd *PD) register(m memreg.Memory, o memreg.Options, b *backing) (*MR, error) {
+	if err := checkRegion(pd.owner.dev.limits, m); err != nil {
+		return nil, err
+	}
+	m = pd.owner.dev.checks.register(m, &o)
 	mr := &MR{dev: pd.owner.dev, pd: pd, backing: b}
 	err := pd.make(kindMR, func(t *memreg.Table) error {
 		region, err := t.Register(pd.core, m, o)
@@ -157,6 +163,18 @@ func (pd *PD) register(m memreg.Memory, o memreg.Options, b *backing) (*MR, erro
 		return nil, err
 	}
 	return mr, nil
+}
+
+// checkRegion checks how long a region is to be. Without a profile it may be as
+// long as can be.
+func checkRegion(most ib.Limits, m memreg.Memory) error {
+	if m == nil || most.MRSize >= ib.OwnLimits.MRSize {
+		return nil
+	}
+	if n := m.Len(); n > most.MRSize {
+		return fmt.Errorf("%w: a memory region has at most %d bytes; this one would have %d", ErrNoResources, most.MRSize, n)
+	}
+	return nil
 }
 
 // Region returns the region as the wire knows it.

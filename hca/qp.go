@@ -26,7 +26,8 @@ type QP struct {
 	closeOnce task.Once
 	slotted   atomic.Bool // it counts among Device.slotPorts
 	typ       ib.QPType
-	closed    bool // guarded by the shard's lock
+	closed    bool       // guarded by the shard's lock
+	checked   *checkedQP // nil but in strict mode
 }
 
 // CreateQP makes a queue pair in state RESET. The fields Memory, Window,
@@ -98,11 +99,11 @@ func (c *Context) checkQP(config *qp.Config) error {
 		got, least int
 		most       int
 	}{
-		{"MaxSendWR", config.MaxSendWR, 0, ib.MaxWR},
-		{"MaxRecvWR", config.MaxRecvWR, 0, ib.MaxWR},
-		{"MaxSendSGE", config.MaxSendSGE, 0, ib.MaxSGE},
-		{"MaxRecvSGE", config.MaxRecvSGE, 0, ib.MaxSGE},
-		{"MaxInline", config.MaxInline, 0, ib.MaxInline},
+		{"MaxSendWR", config.MaxSendWR, 0, c.dev.limits.WR},
+		{"MaxRecvWR", config.MaxRecvWR, 0, c.dev.limits.WR},
+		{"MaxSendSGE", config.MaxSendSGE, 0, c.dev.limits.SGE},
+		{"MaxRecvSGE", config.MaxRecvSGE, 0, c.dev.limits.SGE},
+		{"MaxInline", config.MaxInline, 0, c.dev.limits.Inline},
 	} {
 		if err := checkRange(r.what, r.got, r.least, r.most); err != nil {
 			return err
@@ -126,6 +127,7 @@ func (c *Context) addQP(config qp.Config) (*QP, error) {
 	s := c.dev.shardFor(&config)
 	config.PortMTU = c.dev.PathMTU(netip.Addr{})
 	q := &QP{shard: s, owner: c}
+	q.checked = c.dev.checks.check(q, &config)
 	for {
 		core, err := s.eng.NewQP(config, q) // without the lock: it makes the rings
 		if err != nil {
@@ -146,6 +148,9 @@ func (c *Context) addQP(config qp.Config) (*QP, error) {
 		case added:
 			if config.Type != ib.GSI {
 				c.dev.use.create(config.Type)
+			}
+			if q.checked != nil {
+				q.checked.enter()
 			}
 			return q, nil
 		case config.Type == ib.GSI:
@@ -224,6 +229,7 @@ func (q *QP) modify(a *ib.Attr, mask ib.AttrMask) (sent <-chan struct{}, err err
 	}
 	if mask&ib.AttrState != 0 && a.State == ib.StateReset {
 		q.leaveSlots()
+		q.checked.reset()
 	}
 	if mask&ib.AttrState != 0 && a.State == ib.StateRTS {
 		replay(&s.locked, q.QPN())
@@ -261,12 +267,12 @@ func (q *QP) checkDevice(a *ib.Attr, mask ib.AttrMask) error {
 		}
 	}
 	if mask&ib.AttrMaxRdAtomic != 0 {
-		if err := checkRange("MaxRdAtomic", int(a.MaxRdAtomic), 0, ib.MaxRdAtomic); err != nil {
+		if err := checkRange("MaxRdAtomic", int(a.MaxRdAtomic), 0, d.limits.RdAtomic); err != nil {
 			return err
 		}
 	}
 	if mask&ib.AttrMaxDestRdAtomic != 0 {
-		return checkRange("MaxDestRdAtomic", int(a.MaxDestRdAtomic), 0, ib.MaxRdAtomic)
+		return checkRange("MaxDestRdAtomic", int(a.MaxDestRdAtomic), 0, d.limits.RdAtomic)
 	}
 	return nil
 }
@@ -302,6 +308,9 @@ func (q *QP) PostSend(wrs []ib.SendWR) (int, error) {
 	if q.closed {
 		return 0, ErrClosed
 	}
+	if q.checked != nil {
+		return q.checked.postSend(s.eng.PostSend, wrs, false)
+	}
 	n, err := s.eng.PostSend(q.core, wrs)
 	q.flush()
 	return n, err
@@ -316,6 +325,9 @@ func (q *QP) PostSends(wrs []ib.SendWR) (int, error) {
 	if q.closed {
 		return 0, ErrClosed
 	}
+	if q.checked != nil {
+		return q.checked.postSend(s.eng.PostSends, wrs, true)
+	}
 	n, err := s.eng.PostSends(q.core, wrs)
 	q.flush()
 	return n, err
@@ -329,6 +341,9 @@ func (q *QP) PostRecv(wrs []ib.RecvWR) (int, error) {
 	defer s.unlock()
 	if q.closed {
 		return 0, ErrClosed
+	}
+	if q.checked != nil {
+		return q.checked.postRecv(s.eng, wrs)
 	}
 	return s.eng.PostRecv(q.core, wrs)
 }
@@ -356,6 +371,9 @@ func (q *QP) Close() error {
 
 // destroy is Close without the context.
 func (q *QP) destroy() {
+	if q.checked != nil {
+		q.checked.leave()
+	}
 	s := q.shard
 	s.lock()
 	s.out.giveTurn(q.core)
@@ -368,6 +386,7 @@ func (q *QP) destroy() {
 	}
 	s.unlock()
 	s.out.await(sent)
+	q.checked.reset()
 	q.detachAll()
 	q.leaveSlots()
 	if q.core.Raised() {

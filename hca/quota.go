@@ -65,6 +65,13 @@ var deviceLimits = objects{
 	kindXRCD:   ib.MaxXRCD,
 }
 
+// within makes the numbers no larger than those of a device.
+func (o *objects) within(l *ib.Limits) {
+	for k, most := range map[kind]int{kindQP: l.QP, kindCQ: l.CQ, kindPD: l.PD, kindMR: l.MR, kindMW: l.MW, kindSRQ: l.SRQ} {
+		o[k] = min(o[k], most)
+	}
+}
+
 // stock counts the objects of a device.
 type stock struct {
 	limits objects // what the device offers

@@ -38,6 +38,10 @@ func (mr *MR) Reregister(c Reregistration) error {
 	if err := to.owner.usableBy(from.owner); err != nil {
 		return err
 	}
+	m = to.owner.dev.checks.register(m, &o)
+	if err := checkRegion(to.owner.dev.limits, m); err != nil {
+		return err
+	}
 	next, err := to.takeOver(mr, old, m, o, c.KeepKeys)
 	if err != nil {
 		return err

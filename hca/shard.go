@@ -96,6 +96,9 @@ type user interface{ context() *Context }
 
 // Event implements engine.Sink.
 func (s *shard) Event(q *engine.QP, k ib.Event) {
+	if of, ok := q.User.(*QP); ok && of.checked != nil {
+		of.checked.happened(k)
+	}
 	if user, ok := q.User.(user); ok {
 		user.context().events.push(event{k, user})
 	}

@@ -51,10 +51,10 @@ type SRQAttr struct {
 // CreateSRQ makes a shared receive queue. The memory of its receives is that of
 // the domain.
 func (pd *PD) CreateSRQ(c SRQConfig) (*SRQ, error) {
-	if err := checkRange("MaxWR", c.MaxWR, 1, ib.MaxSRQWR); err != nil {
+	if err := checkRange("MaxWR", c.MaxWR, 1, pd.owner.dev.limits.SRQWR); err != nil {
 		return nil, err
 	}
-	if err := checkRange("MaxSGE", c.MaxSGE, 1, ib.MaxSGE); err != nil {
+	if err := checkRange("MaxSGE", c.MaxSGE, 1, pd.owner.dev.limits.SRQSGE); err != nil {
 		return nil, err
 	}
 	if err := checkRange("Limit", c.Limit, 0, c.MaxWR); err != nil {
@@ -228,7 +228,7 @@ func (s *SRQ) Modify(maxWR, limit *int) error {
 		depth := s.ring.Cap()
 		maxWR = &depth
 	}
-	if err := checkRange("MaxWR", *maxWR, max(1, s.ring.Len()), ib.MaxSRQWR); err != nil {
+	if err := checkRange("MaxWR", *maxWR, max(1, s.ring.Len()), s.pd.owner.dev.limits.SRQWR); err != nil {
 		return err
 	}
 	if err := checkRange("Limit", *limit, 0, *maxWR); err != nil {

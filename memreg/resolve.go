@@ -19,7 +19,13 @@ func (t *Table) Resolve(pd *PD, qpn rocev2.QPN, key ib.Key, addr, length uint64,
 	if g == nil {
 		g = t.inSlot(key)
 	}
-	if g == nil || g.key != key || g.local() {
+	if g != nil && (g.key != key || g.local()) {
+		g = nil
+	}
+	if t.watch != nil {
+		return t.watched(g, pd, Access{QPN: qpn, Key: key, Addr: addr, Length: length, Need: need})
+	}
+	if g == nil {
 		return View{}, ib.FaultUnknownKey
 	}
 	return g.view(pd, qpn, addr, length, need)
@@ -32,7 +38,13 @@ func (t *Table) ResolveLocal(pd *PD, s ib.SGE, need ib.Access) (View, ib.Fault) 
 	if g == nil {
 		g = t.inSlot(s.LKey)
 	}
-	if g == nil || g.key != s.LKey || !g.local() {
+	if g != nil && (g.key != s.LKey || !g.local()) {
+		g = nil
+	}
+	if t.watch != nil {
+		return t.watched(g, pd, Access{Key: s.LKey, Addr: s.Addr, Length: uint64(s.Length), Need: need})
+	}
+	if g == nil {
 		return View{}, ib.FaultUnknownKey
 	}
 	return g.view(pd, 0, s.Addr, uint64(s.Length), need)

@@ -41,6 +41,7 @@ type Table struct {
 	regions atomic.Int64
 	grants  int // besides the two of each region
 	windows windowTable
+	watch   func(Access) // or nil
 }
 
 // NewTable returns an empty table. Its keys are the values of random, which

@@ -27,6 +27,8 @@
 //	leased=1              the port has an owner: a program takes a lease or none
 //	loopback=1            packets to the own address stay in the device
 //	shm=1                 packets to processes of this host pass shared memory
+//	strict=on             strict mode, as verbs.Config.Strict
+//	profile=mlx5          and Profile
 //
 // A key that a reader does not know is to be ignored. It exists on Linux only,
 // but for the library's source.

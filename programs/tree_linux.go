@@ -41,6 +41,12 @@ func (a attributes) text() string {
 	if a.opens.SharedMemory {
 		b.WriteString("shm=1\n")
 	}
+	if a.opens.Strict != "" {
+		fmt.Fprintf(&b, "strict=%s\n", a.opens.Strict)
+	}
+	if a.opens.Profile != "" {
+		fmt.Fprintf(&b, "profile=%s\n", a.opens.Profile)
+	}
 	return b.String()
 }
 

@@ -159,6 +159,23 @@ type Config struct {
 	// default. LinkStats.TxShm and RxShm count what passes so.
 	SharedMemory bool
 
+	// Strict has the device behave like an adapter: it refuses what
+	// adapters refuse, and records what they punish (Device.Findings,
+	// Found). "" and "off" mean no; "on" means all rules but those that are
+	// optional; "all" means all. Names of rules with commas between them
+	// mean those alone, and "-" before a name takes it out:
+	// "on,-no-receive". docs/strict.md and StrictRules have the rules.
+	Strict string
+
+	// Profile is the adapter whose limits the device has: "mlx5", "rxe" or
+	// "efa". "" means those of this software. With a profile a Strict of ""
+	// means "on". Device.Query tells the limits.
+	Profile string
+
+	// Found, if not nil, gets the first finding of each rule at once. It is
+	// called with locks held, and must call nothing of the device.
+	Found func(Finding)
+
 	// Wrap, if not nil, is called with every link that OpenAddr opens, and
 	// what it returns is used in its place: to record, count or disturb
 	// packets. A wrapper passes on what it does not do itself, as those of

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/gosoftroce/rocev2/hca"
-	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/transport/udp"
 )
 
@@ -235,7 +234,7 @@ func (q *QP) ReadyToReceive(peer Endpoint, opts ...ConnectOption) error {
 		PathMTU:         c.PathMTU,
 		DestQPN:         peer.QPN,
 		RQPSN:           peer.PSN,
-		MaxDestRdAtomic: c.MaxDestRdAtomic.or(maxDestRdAtomic(peer)),
+		MaxDestRdAtomic: c.MaxDestRdAtomic.or(q.maxDestRdAtomic(peer)),
 		MinRNRTimer:     c.MinRNRTimer.or(defaultMinRNRTimer),
 	}, mask)
 }
@@ -260,14 +259,17 @@ func (q *QP) badPeer(attr AttrMask, why string) error {
 	})
 }
 
+// ownRdAtomic returns how many READs and atomics the device has, either way.
+func (q *QP) ownRdAtomic() uint8 { return uint8(q.dev.core.Limits().RdAtomic) }
+
 // maxDestRdAtomic returns how many READs and atomics this side takes at once
 // from a peer. One whose Endpoint says nothing of them does not know of the
 // number in this side's.
-func maxDestRdAtomic(peer Endpoint) uint8 {
+func (q *QP) maxDestRdAtomic(peer Endpoint) uint8 {
 	if peer.MaxDestRdAtomic == 0 {
-		return defaultRdAtomic
+		return min(defaultRdAtomic, q.ownRdAtomic())
 	}
-	return ownRdAtomic
+	return q.ownRdAtomic()
 }
 
 // ReadyToSend takes the queue pair from RTR to RTS.
@@ -296,7 +298,6 @@ const (
 	defaultRNRRetry    = 7
 	defaultMinRNRTimer = 12
 	defaultRdAtomic    = 16
-	ownRdAtomic        = ib.MaxRdAtomic // towards a peer that says a number too
 	defaultHopLimit    = 64
 )
 

@@ -21,6 +21,9 @@ func (c *Config) hcaConfig() (hca.Config, error) {
 		MinProbe:  c.MinProbe,
 		Loopback:  c.Loopback,
 	}
+	if err := c.strict(&h); err != nil {
+		return h, err
+	}
 	return h, c.congestion(&h)
 }
 

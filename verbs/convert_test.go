@@ -63,7 +63,7 @@ func TestNothingIsLost(t *testing.T) {
 	n := numbered(reflect.ValueOf(&pair).Elem(), 0) - 1 // DropNone counts what was not dropped
 	var cfg Config
 	numbered(reflect.ValueOf(&cfg).Elem(), 0)
-	cfg.Congestion, cfg.NotifyClass, cfg.NotifyScope = "dcqcn", 1, "port"
+	cfg.Congestion, cfg.NotifyClass, cfg.NotifyScope, cfg.Strict, cfg.Profile = "dcqcn", 1, "port", "on", "mlx5"
 	adapter, err := cfg.hcaConfig()
 	if err != nil {
 		t.Fatal(err)

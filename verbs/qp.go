@@ -35,19 +35,20 @@ type QPConfig struct {
 	UserData   any    // the program's own, see QP.UserData
 }
 
-// fill puts the defaults where nothing is given.
-func (c *QPConfig) fill() {
+// fill puts the defaults where nothing is given, as far as the device has them.
+func (c *QPConfig) fill(most *ib.Limits) {
 	if c.Type == 0 {
 		c.Type = RC
 	}
 	for _, f := range []struct {
-		field *int
-		def   int
+		field     *int
+		def, most int
 	}{
-		{&c.MaxSendWR, 128}, {&c.MaxRecvWR, 128}, {&c.MaxSendSGE, 4}, {&c.MaxRecvSGE, 4}, {&c.MaxInline, 64},
+		{&c.MaxSendWR, 128, most.WR}, {&c.MaxRecvWR, 128, most.WR}, {&c.MaxSendSGE, 4, most.SGE}, {&c.MaxRecvSGE, 4, most.SGE},
+		{&c.MaxInline, 64, most.Inline},
 	} {
 		if *f.field == 0 {
-			*f.field = f.def
+			*f.field = min(f.def, f.most)
 		}
 	}
 	c.fillShared()
@@ -157,7 +158,8 @@ func (pd *PD) CreateQP(c QPConfig) (*QP, error) {
 	if pd.dev.core.Failed() {
 		return nil, fmt.Errorf("verbs: create a queue pair: %w", errDeviceFailed)
 	}
-	c.fill()
+	most := pd.dev.core.Limits()
+	c.fill(&most)
 	config := qp.Config{
 		Type:       c.Type,
 		PD:         pd.core.Core(),
@@ -289,9 +291,9 @@ func (q *QP) maxRdAtomic() uint8 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.peerRdAtomic == 0 {
-		return defaultRdAtomic
+		return min(defaultRdAtomic, q.ownRdAtomic())
 	}
-	return min(q.peerRdAtomic, ib.MaxRdAtomic)
+	return min(q.peerRdAtomic, q.ownRdAtomic())
 }
 
 // PostSend posts requests to the send queue in order and starts sending them.
@@ -390,7 +392,7 @@ func (q *QP) Endpoint() Endpoint {
 		e.QKey = q.Query().QKey
 	}
 	if q.Type() != UC && !q.datagrams() {
-		e.MaxDestRdAtomic = ownRdAtomic
+		e.MaxDestRdAtomic = q.ownRdAtomic()
 	}
 	return e
 }

@@ -17,6 +17,7 @@ type DeviceAttr struct {
 	MaxQP           int    // queue pairs
 	MaxQPWR         int    // entries of one send or receive queue
 	MaxSGE          int    // entries of one scatter/gather list
+	MaxReadSGE      int    // of that of a READ
 	MaxInline       int    // bytes
 	MaxCQ           int    // completion queues
 	MaxCQE          int    // entries of one completion queue
@@ -116,27 +117,29 @@ func (g GID) Bytes() [16]byte { return g.Addr.As16() }
 
 // Query returns what the device can do.
 func (d *Device) Query() DeviceAttr {
+	most := d.core.Limits()
 	return DeviceAttr{
 		NodeGUID:        NodeGUID(d.Addr()),
 		VendorID:        0xffffff,
-		MaxQP:           d.core.MaxQPs(),
-		MaxQPWR:         ib.MaxWR,
-		MaxSGE:          ib.MaxSGE,
-		MaxInline:       ib.MaxInline,
-		MaxCQ:           ib.MaxCQ,
-		MaxCQE:          ib.MaxCQE,
-		MaxMR:           ib.MaxMR,
-		MaxMW:           ib.MaxMW,
-		MaxMRSize:       1<<63 - 1,
-		MaxPD:           ib.MaxPD,
+		MaxQP:           most.QP,
+		MaxQPWR:         most.WR,
+		MaxSGE:          most.SGE,
+		MaxReadSGE:      most.ReadSGE,
+		MaxInline:       most.Inline,
+		MaxCQ:           most.CQ,
+		MaxCQE:          most.CQE,
+		MaxMR:           most.MR,
+		MaxMW:           most.MW,
+		MaxMRSize:       most.MRSize,
+		MaxPD:           most.PD,
 		MaxAH:           ib.MaxAH,
 		MaxXRCD:         ib.MaxXRCD,
-		MaxSRQ:          ib.MaxSRQ,
-		MaxSRQWR:        ib.MaxSRQWR,
+		MaxSRQ:          most.SRQ,
+		MaxSRQWR:        most.SRQWR,
 		MaxGroup:        ib.MaxGroup,
 		MaxAttach:       ib.MaxAttach,
-		MaxRdAtomic:     ib.MaxRdAtomic,
-		MaxDestRdAtomic: ib.MaxRdAtomic,
+		MaxRdAtomic:     most.RdAtomic,
+		MaxDestRdAtomic: most.RdAtomic,
 		PortCount:       1,
 
 		CompletionVectors:   d.core.CompletionVectors(),

@@ -14,6 +14,7 @@ type programFlags struct {
 	stats    string // statsText or statsJSON
 	report   string // file for them
 	serve    string // directory: be the daemon
+	strict   strictFlags
 }
 
 // check checks the flags, and fills in what they imply.
@@ -45,6 +46,14 @@ received, the queue pairs by type, the requests posted by operation, and the
 peers. The last line says whether RDMA was used. --stats=json writes one line
 of JSON, --stats-file writes either to a file.
 
+--strict has the devices behave like adapters: what those refuse is refused, and
+what they punish is told on standard error when the program has ended. --profile
+gives the devices the limits of an adapter, and stands for --strict too. The
+rules are those of docs/strict.md: on (which --strict alone means), all, names
+with commas between them, and -NAME without one. With = after the flag:
+--strict=on,-no-receive. Go programs have a setting of their own for it
+(verbs.Config.Strict), which run does not change.
+
 Static programs and setuid programs cannot be run so: they load no library that
 is named from outside. Nor can programs for musl, whose loader refuses it.
 
@@ -53,7 +62,8 @@ A daemon that is there already keeps its devices: --device, --hardware and --shm
 change nothing of it. Without --device the same holds for that of the system.
 LD_PRELOAD keeps what it has (librspreload.so, for example).
 
-Exit status: that of the program; 127 if it is not found, 126 if it is found and
+Exit status: that of the program, or that of --strict-status where it is set and
+something was found; 127 if it is not found, 126 if it is found and
 cannot be run so, 1 or 2 if it could not be started for another reason.`
 
 func newRunProgram(io streams) *cobra.Command {
@@ -65,7 +75,8 @@ func newRunProgram(io streams) *cobra.Command {
 		Example: `  rocev2 run -- ibv_devinfo
   rocev2 run --device 127.0.0.1 -- ib_write_bw        the server of a bandwidth test ...
   rocev2 run --device 127.0.0.2 -- ib_write_bw HOST   ... and its client
-  rocev2 run --device eth0 -- mpirun -n 2 ./program`,
+  rocev2 run --device eth0 -- mpirun -n 2 ./program
+  rocev2 run --strict --profile mlx5 -- ./program     find what hardware would not take`,
 		DisableFlagsInUseLine: true,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 && f.serve == "" {
@@ -74,6 +85,9 @@ func newRunProgram(io streams) *cobra.Command {
 			return f.check()
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := f.strict.check(); err != nil {
+				return err
+			}
 			if f.serve != "" {
 				return servePrograms(cmd.Context(), io, f)
 			}
@@ -89,6 +103,7 @@ func newRunProgram(io streams) *cobra.Command {
 	fs.Var(statsFlag{&f.stats}, "stats", "at the end, tell which transport the program has used; --stats=json tells it as a line of JSON")
 	fs.Lookup("stats").NoOptDefVal = statsText
 	fs.StringVar(&f.report, "stats-file", "", "write that to a `FILE` instead of the standard error")
+	f.strict.add(fs)
 	fs.StringVar(&f.serve, "serve", "", "be the daemon of a directory")
 	if err := fs.MarkHidden("serve"); err != nil {
 		panic(err)

@@ -29,7 +29,7 @@ const programsEnv = "ROCEV2_PROGRAMS"
 const systemPrograms = "/run/rocev2"
 
 // runProgram becomes the program, and returns only if that fails. With --stats
-// the program is a child.
+// and --strict the program is a child.
 func runProgram(ctx context.Context, s streams, f programFlags, args []string) error {
 	path, err := lookPath(args[0])
 	if err != nil {
@@ -51,8 +51,12 @@ func runProgram(ctx context.Context, s streams, f programFlags, args []string) e
 		return err
 	}
 	env := programEnv(os.Environ(), dir, library)
-	if f.stats != "" {
-		return runWithStats(s, held, f, path, args, env)
+	strict, err := f.strict.begin()
+	if err != nil {
+		return err
+	}
+	if f.stats != "" || strict != nil {
+		return runWithStats(s, held, f, strict, path, args, strict.env(env))
 	}
 	// The program keeps the connection, so the daemon lasts as long.
 	if err := held.keepOverExec(); err != nil {

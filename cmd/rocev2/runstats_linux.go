@@ -22,13 +22,15 @@ import (
 )
 
 // runWithStats runs the program as a child, and tells at the end what it and
-// its children have used.
-func runWithStats(s streams, held *heldDaemon, f programFlags, path string, args, env []string) (err error) {
+// its children have used (f.stats), and what they have done that adapters punish
+// (strict, unless it is nil).
+func runWithStats(s streams, held *heldDaemon, f programFlags, strict *strictReport, path string, args, env []string) (err error) {
 	defer held.file.Close()
 	out := s.err
 	if f.report != "" {
 		file, err := os.Create(f.report)
 		if err != nil {
+			strict.remove()
 			return err
 		}
 		defer file.Close()
@@ -40,6 +42,7 @@ func runWithStats(s streams, held *heldDaemon, f programFlags, path string, args
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 	defer signal.Stop(signals)
 	if err := cmd.Start(); err != nil {
+		strict.remove()
 		return notRun(args[0], err)
 	}
 	go func() {
@@ -49,9 +52,16 @@ func runWithStats(s streams, held *heldDaemon, f programFlags, path string, args
 			}
 		}
 	}()
-	err = r.wait(cmd)
-	if e := r.tell(out, f.stats, args[0]); e != nil {
-		fmt.Fprintf(s.err, "rocev2 run: %v\n", e)
+	if f.stats == "" {
+		err = cmd.Wait()
+	} else {
+		err = r.wait(cmd)
+		if e := r.tell(out, f.stats, args[0]); e != nil {
+			fmt.Fprintf(s.err, "rocev2 run: %v\n", e)
+		}
+	}
+	if strict.end(s.err, args[0]) > 0 && strict.status != 0 {
+		return statusError{nil, strict.status}
 	}
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) {

@@ -75,9 +75,10 @@ var layers = map[string][]string{
 
 	"hca/engine": {"rocev2/clock", "internal/heap", "rocev2", "ib", "memreg", "qp", "transport"}, // of transport only the batches and the path, which are plain data
 	"hca/wake":   {"rocev2/clock"},
-	"hca":        {"rocev2/clock", "hca/wake", "hca/task", "internal/heap", "rocev2", "ib", "memreg", "qp", "hca/engine", "transport", "transport/udp", "fabric", "internal/ifaddrs"},
+	"hca/strict": {"ib"},
+	"hca":        {"rocev2/clock", "hca/wake", "hca/strict", "hca/task", "internal/heap", "rocev2", "ib", "memreg", "qp", "hca/engine", "transport", "transport/udp", "fabric", "internal/ifaddrs"},
 
-	"verbs": {"internal/counters", "hca/task", "rocev2", "ib", "memreg", "memreg/mapping", "qp", "qp/cc", "qp/trace", "transport", "transport/udp", "transport/shm", "transport/lease", "transport/owner", "hca"},
+	"verbs": {"internal/counters", "hca/task", "rocev2", "ib", "memreg", "memreg/mapping", "qp", "qp/cc", "qp/trace", "transport", "transport/udp", "transport/shm", "transport/lease", "transport/owner", "hca", "hca/strict"},
 
 	// Faces beside verbs may import hca, too: verbs.HCA has the adapter
 	// below a device.
@@ -91,16 +92,16 @@ var layers = map[string][]string{
 	// The kernel's side of the verbs, for unmodified programs.
 	"programs/uverbs/abi":        {},
 	"programs/uverbs/ring":       {"rocev2", "ib"},
-	"programs/uverbs":            {"rocev2/clock", "rocev2", "ib", "memreg", "qp", "hca", "transport", "programs/uverbs/abi", "programs/uverbs/ring"},
+	"programs/uverbs":            {"rocev2/clock", "rocev2", "ib", "memreg", "qp", "hca", "hca/strict", "transport", "programs/uverbs/abi", "programs/uverbs/ring"},
 	"programs/uverbs/uverbstest": {"ib"}, // for tests only
 
 	// And of the connection manager: errors are those of the verbs.
 	"programs/ucma/abi": {"programs/uverbs/abi"},
 	"programs/ucma":     {"verbs", "rdma/cm", "programs/ucma/abi", "programs/uverbs/abi"},
 
-	"programs":           {"verbs", "rdma/cm", "transport/owner", "transport/lease", "programs/uverbs", "programs/uverbs/...", "programs/ucma"},
+	"programs":           {"verbs", "hca/strict", "rdma/cm", "transport/owner", "transport/lease", "programs/uverbs", "programs/uverbs/...", "programs/ucma"},
 	"programs/mkpreload": {"programs"},
-	"programs/adapter":   {"verbs", "rdma/cm", "hca", "memreg", "programs/uverbs", "programs/uverbs/...", "programs/ucma"}, // a library for programs in C
+	"programs/adapter":   {"verbs", "rdma/cm", "hca", "hca/strict", "memreg", "programs/uverbs", "programs/uverbs/...", "programs/ucma"}, // a library for programs in C
 
 	"verbs/verbstest": {"verbs", "fabric"}, // imports testing: for tests only
 
@@ -126,7 +127,7 @@ var layers = map[string][]string{
 
 	// The daemon, and what it shows.
 	"observe/metrics":           {"verbs"},
-	"cmd/rocev2d/server/config": {"qp/cc", "internal/closest", "internal/tomllines"},
+	"cmd/rocev2d/server/config": {"qp/cc", "hca/strict", "internal/closest", "internal/tomllines"},
 	"cmd/rocev2d/server/web":    {},
 	"cmd/rocev2d/server":        {"internal/loglimit", "verbs", "memreg/mapping", "rdma", "rdma/cm", "transport/tap", "observe/metrics", "observe/conformance/target", "programs", "transport/owner", "programs/interop/...", "cmd/rocev2d/server/..."},
 

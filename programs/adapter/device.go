@@ -32,6 +32,7 @@ type device struct {
 	users int    // guarded by devices
 
 	requests uverbs.Requests // that the program has posted
+	findings *findings       // nil but in strict mode
 }
 
 // devices are those that are open, by their addresses.
@@ -44,6 +45,7 @@ var devices = struct {
 type node struct {
 	addr   netip.Addr
 	index  int
+	name   string       // rxe_eth0
 	config verbs.Config // how the device is opened
 }
 
@@ -65,12 +67,18 @@ func readNode(path string) (n node, err error) {
 		switch key, value, _ := strings.Cut(lines.Text(), "="); key {
 		case "address":
 			n.addr, err = netip.ParseAddr(value)
+		case "name":
+			n.name = value
 		case "leased":
 			n.config.Leased = value == "1"
 		case "loopback":
 			n.config.Loopback = value == "1"
 		case "shm":
 			n.config.SharedMemory = value == "1"
+		case "strict":
+			n.config.Strict = value
+		case "profile":
+			n.config.Profile = value
 		}
 	}
 	if err != nil || !n.addr.IsValid() {
@@ -88,6 +96,7 @@ func use(n node) (*device, error) {
 		d.users++
 		return d, nil
 	}
+	found := n.strictly()
 	dev, err := verbs.OpenAddr(n.addr, n.config)
 	if err != nil {
 		return nil, err
@@ -97,8 +106,9 @@ func use(n node) (*device, error) {
 	if err := cm.Start(dev); err != nil {
 		return nil, errors.Join(err, dev.Close())
 	}
-	d := &device{verbs: dev, core: verbs.HCA(dev), index: n.index, name: "uverbs" + strconv.Itoa(n.index), users: 1}
+	d := &device{verbs: dev, core: verbs.HCA(dev), index: n.index, name: "uverbs" + strconv.Itoa(n.index), users: 1, findings: found}
 	d.core.Program().CountRequests(d.requests.Sum)
+	found.begin()
 	devices.open[n.addr] = d
 	return d, nil
 }
@@ -113,7 +123,9 @@ func (d *device) release() {
 				delete(devices.open, addr)
 			}
 		}
+		d.findings.tell(d.verbs)
 		_ = d.verbs.Close()
+		d.findings.tell(d.verbs)
 	}
 }
 

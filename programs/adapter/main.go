@@ -68,6 +68,9 @@ func rocev2_open(node *C.char, flags C.int32_t, out *C.struct_rocev2_opened) C.i
 		return errno(e)
 	}
 	out.handle, out.fd, out.doorbells = C.uint64_t(handle), C.int32_t(fd), C.uint64_t(f.doorbells())
+	if v, ok := f.(*verbsFile); ok && v.client.TellsPolls() {
+		out.flags = C.ROCEV2_TELL_POLLS
+	}
 	settle()
 	return 0
 }
@@ -116,6 +119,16 @@ func rocev2_poll(handle C.uint64_t) C.int64_t {
 	case f.core.Failed():
 		return errno(unix.EIO)
 	}
+	return 0
+}
+
+//export rocev2_polled
+func rocev2_polled(handle C.uint64_t, cq C.uint32_t) C.int64_t {
+	f, ok := handles.get(uint64(handle)).(*verbsFile)
+	if !ok {
+		return errno(unix.EBADF)
+	}
+	f.client.Polled(uint32(cq))
 	return 0
 }
 

@@ -51,10 +51,37 @@ unsigned adapter_generation(void)
 	return atomic_load(&generation);
 }
 
+/*
+ * report_fork tells the report of strict mode, if there is one, what this child
+ * does: the adapter, which tells of all else, is not there.
+ */
+static void report_fork(void)
+{
+	static atomic_bool told;
+	const char *name = secure_getenv("ROCEV2_STRICT_REPORT"), *command = program_invocation_short_name;
+	char line[512];
+	int fd, n, saved = errno;
+
+	if (!name || atomic_exchange(&told, true))
+		return;
+	for (const char *c = command; *c; c++)
+		if (*c < ' ' || *c == '"' || *c == '\\' || (unsigned char)*c > '~')
+			command = "?";
+	fd = (int)syscall(SYS_openat, AT_FDCWD, name, O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0);
+	n = snprintf(line, sizeof line, "{\"pid\":%d,\"command\":\"%.64s\",\"rule\":\"fork\",\"count\":1,"
+		     "\"detail\":\"a child of fork uses a device that its parent has opened\"}\n", (int)getpid(), command);
+	if (fd >= 0) {
+		syscall(SYS_write, fd, line, n);
+		syscall(SYS_close, fd);
+	}
+	errno = saved;
+}
+
 bool adapter_has(const struct file *f)
 {
 	if (f->generation == atomic_load(&generation))
 		return true;
+	report_fork();
 	say(&said_forked,
 	    "rocev2: a process that has forked uses a device that its parent has opened: with rocev2 only the parent can; "
 	    "open the device after the fork (or daemon(3))%s\n", "");
@@ -129,7 +156,7 @@ static const struct {
 } functions[] = {
 #define FUNCTION(name) { "rocev2_" #name, offsetof(struct adapter, name) }
 	FUNCTION(version), FUNCTION(open), FUNCTION(close), FUNCTION(command), FUNCTION(post), FUNCTION(poll),
-	FUNCTION(wait_begin), FUNCTION(wait_end), FUNCTION(descriptors), FUNCTION(farewell),
+	FUNCTION(polled), FUNCTION(wait_begin), FUNCTION(wait_end), FUNCTION(descriptors), FUNCTION(farewell),
 };
 
 #ifdef __GLIBC__

@@ -12,14 +12,17 @@
 #include <poll.h>
 #include <stdint.h>
 
-enum { ROCEV2_ADAPTER_VERSION = 4 };
+enum { ROCEV2_ADAPTER_VERSION = 5 };
 
 struct rocev2_opened {
 	uint64_t handle; /* of the calls below */
 	int32_t fd;      /* the program's: it maps it (uverbsN) or polls it (rdma_cm) */
-	int32_t reserved;
+	int32_t flags;   /* ROCEV2_TELL_POLLS */
 	uint64_t doorbells; /* uverbsN: where struct rocev2_doorbells is */
 };
+
+/* rocev2_polled is called after each poll that has found something. */
+enum { ROCEV2_TELL_POLLS = 1 };
 
 #ifndef ROCEV2_ADAPTER_TYPES
 
@@ -56,6 +59,9 @@ int64_t rocev2_post(uint64_t handle, uint32_t qp);
 
 /* 1: packets have come. 0: none. Or an error where the device is lost. */
 int64_t rocev2_poll(uint64_t handle);
+
+/* The program has taken completions from the queue with the handle cq. */
+int64_t rocev2_polled(uint64_t handle, uint32_t cq);
 
 /*
  * The thread is about to wait in poll(2), for what the device gets, too. The

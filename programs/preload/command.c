@@ -66,6 +66,7 @@ int device_open(const char *name, const char *path, int flags)
 		return -1;
 	}
 	f->doorbells = (struct rocev2_doorbells *)(uintptr_t)opened.doorbells;
+	f->tell_polls = opened.flags & ROCEV2_TELL_POLLS;
 	if (!(flags & O_CLOEXEC))
 		syscall(SYS_fcntl, opened.fd, F_SETFD, 0);
 	return opened.fd;

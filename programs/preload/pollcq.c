@@ -24,6 +24,8 @@ struct verbs_device_context {
 
 struct verbs_cq {
 	struct verbs_device_context *context;
+	void *channel, *user;
+	uint32_t handle;
 };
 
 /* The beginning of struct ibv_wc, and its size. */
@@ -137,6 +139,23 @@ static int poll_cq(struct verbs_cq *cq, int n, void *wc)
 	return came > 0 ? poll_kept(cq, n, wc) : 0;
 }
 
+void poll_told(struct file *f, uint32_t cq)
+{
+	if (f->tell_polls && adapter_has(f))
+		adapter_call(adapter.polled, (long)f->handle, cq, 0, 0, 0);
+}
+
+/* poll_and_tell is poll_cq where the adapter wants to know of polls. */
+static int poll_and_tell(struct verbs_cq *cq, int n, void *wc)
+{
+	int found = poll_cq(cq, n, wc);
+	struct file *f;
+
+	if (found > 0 && (f = file_of(cq->context->cmd_fd)))
+		poll_told(f, cq->handle);
+	return found;
+}
+
 static void opened(struct verbs_device_context *c)
 {
 	struct file *f = c ? file_of(c->cmd_fd) : NULL;
@@ -145,10 +164,10 @@ static void opened(struct verbs_device_context *c)
 	if (!f || f->kind != VERBS)
 		return;
 	start_poll_opened(c);
-	if (!c->poll_cq || c->poll_cq == poll_cq)
+	if (!c->poll_cq || c->poll_cq == poll_cq || c->poll_cq == poll_and_tell)
 		return;
 	if (atomic_compare_exchange_strong(&librxe_poll, &none, c->poll_cq) || none == c->poll_cq)
-		c->poll_cq = poll_cq;
+		c->poll_cq = f->tell_polls ? poll_and_tell : poll_cq;
 }
 
 struct verbs_device_context *ibv_open_device(void *device);

@@ -199,6 +199,7 @@ struct file {
 	uint64_t handle;     /* the adapter's, of the device file */
 	struct rocev2_doorbells *doorbells; /* VERBS; NULL: it has none */
 	struct looks looks;  /* VERBS */
+	bool tell_polls;     /* VERBS: the adapter wants to know of polls */
 	struct lock reading; /* ASYNC, CHANNEL */
 	atomic_bool told;    /* ASYNC: the program has got the fatal event */
 };
@@ -263,7 +264,7 @@ typedef long adapter_function(long a, long b, long c, long d, long e);
 /* The functions of adapter.h, once it is loaded. */
 extern struct adapter {
 	atomic_bool loaded;
-	adapter_function *version, *open, *close, *command, *post, *poll, *wait_begin, *wait_end, *descriptors,
+	adapter_function *version, *open, *close, *command, *post, *poll, *polled, *wait_begin, *wait_end, *descriptors,
 		*farewell;
 } adapter;
 
@@ -333,6 +334,9 @@ void signals_thread_ends(void);
 /* ---- command.c ---- */
 
 ssize_t device_write(struct file *f, int fd, const void *buf, size_t n);
+
+/* poll_told says that completions were taken from a queue, if the adapter asks. */
+void poll_told(struct file *f, uint32_t cq);
 
 /* doorbells_left reports whether requests wait for a call of the adapter. */
 bool doorbells_left(const struct file *f);

@@ -27,15 +27,19 @@ struct poll_cq_ex {
 	int status;
 	uint64_t wr_id;
 	int (*start_poll)(struct poll_cq_ex *cq, void *attr);
+	int (*next_poll)(struct poll_cq_ex *cq);
+	void (*end_poll)(struct poll_cq_ex *cq);
 };
 
 typedef int start_function(struct poll_cq_ex *cq, void *attr);
+typedef void end_function(struct poll_cq_ex *cq);
 typedef struct poll_cq_ex *create_function(struct poll_context *c, void *attr);
 
 /* Words before the context. */
 enum { SIZE = 1, CREATE_CQ_EX = 15 };
 
 static _Atomic(start_function *) librxe_start;
+static _Atomic(end_function *) librxe_end;
 static _Atomic(create_function *) librxe_create;
 
 static int start_poll(struct poll_cq_ex *cq, void *attr)
@@ -54,14 +58,31 @@ static int start_poll(struct poll_cq_ex *cq, void *attr)
 	return came > 0 ? start(cq, attr) : result;
 }
 
+/* end_poll is librxe's, for an adapter that wants to know of polls. */
+static void end_poll(struct poll_cq_ex *cq)
+{
+	struct file *f = file_of(cq->context->cmd_fd);
+
+	atomic_load_explicit(&librxe_end, memory_order_relaxed)(cq);
+	if (f)
+		poll_told(f, cq->handle);
+}
+
 static struct poll_cq_ex *create_cq_ex(struct poll_context *c, void *attr)
 {
 	struct poll_cq_ex *cq = atomic_load(&librxe_create)(c, attr);
 	start_function *none = NULL;
+	end_function *nothing = NULL;
+	struct file *f = file_of(c->cmd_fd);
 
-	if (cq && cq->start_poll && cq->start_poll != start_poll && file_of(c->cmd_fd) &&
+	if (!cq || !f)
+		return cq;
+	if (cq->start_poll && cq->start_poll != start_poll &&
 	    (atomic_compare_exchange_strong(&librxe_start, &none, cq->start_poll) || none == cq->start_poll))
 		cq->start_poll = start_poll;
+	if (f->tell_polls && cq->end_poll && cq->end_poll != end_poll &&
+	    (atomic_compare_exchange_strong(&librxe_end, &nothing, cq->end_poll) || nothing == cq->end_poll))
+		cq->end_poll = end_poll;
 	return cq;
 }
 

@@ -187,6 +187,13 @@ EXPORT int64_t rocev2_poll(uint64_t handle)
 	return drain(&devices[handle]);
 }
 
+EXPORT int64_t rocev2_polled(uint64_t handle, uint32_t cq)
+{
+	(void)handle;
+	(void)cq;
+	return 0;
+}
+
 EXPORT int64_t rocev2_wait_begin(uint64_t handle, struct pollfd *fds, int32_t room, int64_t *timeout, uint64_t thread)
 {
 	struct device *d = &devices[handle];

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -250,6 +251,130 @@ static void case_waits(void)
 	get_event(ibv_create_comp_channel(c));
 }
 
+/* ---- strict mode ---- */
+
+static char strict_buf[4096];
+
+/* strict_begin makes a pair and a region. */
+static struct pair strict_begin(struct ibv_mr **mr, int cqe)
+{
+	struct ibv_context *c = open_first();
+	struct ibv_pd *pd = ibv_alloc_pd(c);
+
+	CHECK(pd && (*mr = ibv_reg_mr(pd, strict_buf, sizeof strict_buf, ALL)));
+	return make_pair_on(pd, ibv_create_cq(c, cqe, NULL, NULL, 0));
+}
+
+/* post_write posts a WRITE of 8 bytes, and returns what ibv_post_send does. */
+static int post_write(struct pair *p, struct ibv_mr *mr, uint64_t id, int flags)
+{
+	struct ibv_sge sge = { (uintptr_t)strict_buf, 8, mr->lkey };
+	struct ibv_send_wr wr = { .wr_id = id, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE, .send_flags = flags,
+				  .wr.rdma = { (uintptr_t)strict_buf + 1024, mr->rkey } }, *bad;
+
+	return ibv_post_send(p->qp[0], &wr, &bad);
+}
+
+static struct ibv_wc next_completion(struct pair *p)
+{
+	struct ibv_wc wc = { 0 };
+	int n;
+
+	while ((n = ibv_poll_cq(p->cq, 1, &wc)) == 0)
+		;
+	CHECK(n == 1);
+	return wc;
+}
+
+/* As many requests as there are slots, none of which is signaled. */
+static void case_unsignaled(void)
+{
+	struct ibv_mr *mr;
+	struct pair p = strict_begin(&mr, 64);
+	int room = 0, result;
+
+	while ((result = post_write(&p, mr, room, 0)) == 0 && ++room < 1000)
+		;
+	CHECK(result == ENOMEM && room >= 64 && room < 256);
+}
+
+/* One request in 16 is signaled, and each completion is polled. */
+static void case_signaled(void)
+{
+	struct ibv_mr *mr;
+	struct pair p = strict_begin(&mr, 64);
+
+	for (int i = 0; i < 4096; i++) {
+		CHECK(post_write(&p, mr, i, i % 16 == 15 ? IBV_SEND_SIGNALED : 0) == 0);
+		if (i % 16 == 15)
+			CHECK(next_completion(&p).wr_id == (uint64_t)i);
+	}
+}
+
+/* The same by an extended queue. */
+static void case_signaledex(void)
+{
+	struct ibv_context *c = open_first();
+	struct ibv_cq_init_attr_ex attr = { .cqe = 64, .wc_flags = IBV_WC_STANDARD_FLAGS };
+	struct ibv_poll_cq_attr poll = { 0 };
+	struct ibv_cq_ex *cq = ibv_create_cq_ex(c, &attr);
+	struct ibv_pd *pd = ibv_alloc_pd(c);
+	struct ibv_mr *mr = ibv_reg_mr(pd, strict_buf, sizeof strict_buf, ALL);
+	struct pair p;
+	int result;
+
+	CHECK(cq && pd && mr);
+	p = make_pair_on(pd, ibv_cq_ex_to_cq(cq));
+	for (int i = 0; i < 1024; i++) {
+		CHECK(post_write(&p, mr, i, i % 16 == 15 ? IBV_SEND_SIGNALED : 0) == 0);
+		if (i % 16 != 15)
+			continue;
+		while ((result = ibv_start_poll(cq, &poll)) == ENOENT)
+			;
+		CHECK(result == 0 && cq->wr_id == (uint64_t)i);
+		ibv_end_poll(cq);
+	}
+}
+
+/* More completions than the queue has room for. */
+static void case_overrun(void)
+{
+	struct ibv_mr *mr;
+	struct pair p = strict_begin(&mr, 3);
+	struct ibv_async_event event;
+
+	for (int i = 0; i < 10; i++)
+		CHECK(post_write(&p, mr, i, IBV_SEND_SIGNALED) == 0);
+	CHECK(ibv_get_async_event(p.cq->context, &event) == 0 && event.event_type == IBV_EVENT_CQ_ERR);
+}
+
+/* The key of a region that was deregistered. */
+static void case_stale(void)
+{
+	struct ibv_mr *mr, old;
+	struct pair p = strict_begin(&mr, 64);
+	struct ibv_wc wc;
+
+	old = *mr;
+	CHECK(ibv_dereg_mr(mr) == 0 && post_write(&p, &old, 0x51, IBV_SEND_SIGNALED) == 0);
+	wc = next_completion(&p);
+	CHECK(wc.status == IBV_WC_LOC_PROT_ERR && wc.wr_id == 0x51);
+}
+
+/* A child uses what its parent has opened. */
+static void case_fork(void)
+{
+	struct ibv_mr *mr;
+	struct pair p = strict_begin(&mr, 64);
+	pid_t child = fork();
+	int status;
+
+	if (child == 0)
+		_exit(ibv_dealloc_pd(mr->pd) == 0);
+	CHECK(waitpid(child, &status, 0) == child && status == 0);
+	CHECK(post_write(&p, mr, 1, IBV_SEND_SIGNALED) == 0 && next_completion(&p).status == IBV_WC_SUCCESS);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct {
@@ -259,6 +384,9 @@ int main(int argc, char **argv)
 		{ "startpoll", case_startpoll }, { "counters", case_counters },
 		{ "burst", case_burst }, { "dead", case_dead },
 		{ "waits", case_waits },
+		{ "unsignaled", case_unsignaled }, { "signaled", case_signaled },
+		{ "signaledex", case_signaledex }, { "overrun", case_overrun },
+		{ "stale", case_stale }, { "fork", case_fork },
 	};
 
 	alarm(60);

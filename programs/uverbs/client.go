@@ -38,7 +38,7 @@ func newClient(d *Device, ctx *hca.Context) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := maximaOf(rings)
+	m := maximaOf(rings).within(d.Dev.Limits())
 	c := &Client{ctx: ctx, area: a, doorbells: newDoorbells(), queries: queries{d, m}}
 	e, p := &c.events, &c.protection
 	e.dev, e.channels.most = d.Dev, maxChannels
@@ -46,9 +46,10 @@ func newClient(d *Device, ctx *hca.Context) (*Client, error) {
 	p.ctx, p.domains.most, p.regions.most, p.windows.most = ctx, m.pds, m.mrs, m.mws
 	c.handles = addressHandles{dev: d, domains: &p.domains, handles: table[handle]{most: m.ahs}}
 	c.cqs = compQueues{dev: d, area: a, events: e, most: m.cqe, cqs: table[ownedCQ]{most: m.cqs}}
-	c.srqs = sharedQueues{area: a, events: e, domains: &p.domains, srqs: table[ownedSRQ]{most: m.srqs}}
+	c.srqs = sharedQueues{dev: d, area: a, events: e, domains: &p.domains, srqs: table[ownedSRQ]{most: m.srqs}}
 	c.qps = queuePairs{dev: d, ctx: ctx, area: a, events: e, doorbells: c.doorbells, handles: &c.handles,
 		domains: &p.domains, cqs: &c.cqs.cqs, srqs: &c.srqs.srqs, qps: table[ownedQP]{most: m.qps}}
+	c.cqs.fail = c.qps.failAll
 	ctx.HandleEvents(e.happened)
 	return c, nil
 }

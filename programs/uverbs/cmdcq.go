@@ -5,6 +5,7 @@ package uverbs
 import (
 	"encoding/binary"
 
+	"github.com/gosoftroce/rocev2/hca/strict"
 	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/programs/uverbs/abi"
 	"github.com/gosoftroce/rocev2/programs/uverbs/ring"
@@ -29,7 +30,8 @@ type compQueues struct {
 	dev    *Device
 	area   *area
 	events *events
-	most   int // completions that one holds
+	most   int              // completions that one holds
+	fail   func(*CompQueue) // has its queue pairs end
 	cqs    table[ownedCQ]
 }
 
@@ -62,7 +64,7 @@ func (c *compQueues) exCreateCQ(r *abi.Request, req *abi.ExCreateCQReq) abi.Repl
 // make makes a completion queue.
 func (c *compQueues) make(req *abi.CQInit) (*ownedCQ, abi.Errno) {
 	cqe := req.Cqe
-	if cqe == 0 || int64(cqe) > int64(longest.cqe) || int64(req.CompVector) >= int64(c.dev.Dev.CompletionVectors()) {
+	if cqe == 0 || int64(cqe) > int64(c.dev.limits().CQE) || int64(req.CompVector) >= int64(c.dev.Dev.CompletionVectors()) {
 		return nil, abi.EINVAL
 	}
 	q := &ownedCQ{object: object{events: c.events, user: req.UserHandle}}
@@ -79,6 +81,8 @@ func (c *compQueues) make(req *abi.CQInit) (*ownedCQ, abi.Errno) {
 		q.space, err = c.area.alloc(ring.ShapeFor(int(cqe), ring.CQElem))
 		if err == nil {
 			q.core, err = newCompQueue(q.space, q.teller(), func() { q.tell(ib.EventCQError) })
+			q.core.checks, q.core.fail = c.dev.Dev.Strict(), func() { c.fail(q.core) }
+			q.core.holds = q.core.checks.On(strict.Unsignaled)
 		}
 		return q, err
 	})
@@ -99,7 +103,7 @@ func (q *ownedCQ) teller() func() {
 // resizeCQ changes how many completions a queue holds (IBTA 11.2.7.3).
 func (c *compQueues) resizeCQ(r *abi.Request, req *abi.ResizeCQReq) abi.Reply {
 	q := c.cqs.get(req.CqHandle)
-	if q == nil || req.Cqe == 0 || int64(req.Cqe) > int64(longest.cqe) {
+	if q == nil || req.Cqe == 0 || int64(req.Cqe) > int64(c.dev.limits().CQE) {
 		return abi.Fail(abi.EINVAL)
 	}
 	if int(req.Cqe) > c.most {

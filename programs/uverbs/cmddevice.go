@@ -36,23 +36,23 @@ var onDemand = abi.OdpCaps{GeneralCaps: abi.OdpSupport, PerTransportCaps: [3]uin
 
 // attributes returns what the device can do.
 func (q *queries) attributes() abi.QueryDeviceResp {
-	m := &q.most
+	m, l := &q.most, q.dev.limits()
 	a := abi.QueryDeviceResp{
-		MaxMrSize:             1<<63 - 1,
+		MaxMrSize:             l.MRSize,
 		PageSizeCap:           0xfffff000,
 		VendorId:              0xffffff,
 		DeviceCapFlags:        deviceCaps,
 		MaxQp:                 uint32(m.qps),
 		MaxQpWr:               uint32(m.wr),
-		MaxSge:                ib.MaxSGE,
-		MaxSgeRd:              ib.MaxSGE,
+		MaxSge:                uint32(l.SGE),
+		MaxSgeRd:              uint32(l.ReadSGE),
 		MaxCq:                 uint32(m.cqs),
 		MaxCqe:                uint32(m.cqe),
 		MaxMr:                 uint32(m.mrs),
 		MaxPd:                 uint32(m.pds),
-		MaxQpRdAtom:           ib.MaxRdAtomic,
-		MaxResRdAtom:          ib.MaxRdAtomic * uint32(m.qps),
-		MaxQpInitRdAtom:       ib.MaxRdAtomic,
+		MaxQpRdAtom:           uint32(l.RdAtomic),
+		MaxResRdAtom:          uint32(l.RdAtomic) * uint32(m.qps),
+		MaxQpInitRdAtom:       uint32(l.RdAtomic),
 		AtomicCap:             abi.AtomicHCA,
 		MaxMw:                 uint32(m.mws),
 		MaxMcastGrp:           uint32(m.groups),
@@ -61,7 +61,7 @@ func (q *queries) attributes() abi.QueryDeviceResp {
 		MaxAh:                 uint32(m.ahs),
 		MaxSrq:                uint32(m.srqs),
 		MaxSrqWr:              uint32(m.srqWR),
-		MaxSrqSge:             ib.MaxSGE,
+		MaxSrqSge:             uint32(l.SRQSGE),
 		MaxPkeys:              1,
 		LocalCaAckDelay:       15,
 		PhysPortCnt:           1,

@@ -125,8 +125,9 @@ func (q *ownedQP) find() abi.Errno {
 		}
 		r.MaxRecvWr, r.MaxRecvSge = 0, 0
 	}
-	if most := int64(longest.wr); int64(r.MaxSendWr) > most || int64(r.MaxRecvWr) > most || r.MaxSendSge > ib.MaxSGE || r.MaxRecvSge > ib.MaxSGE ||
-		r.MaxInlineData > ib.MaxInline {
+	most := p.dev.limits()
+	wr, sge := int64(most.WR), int64(most.SGE)
+	if int64(r.MaxSendWr) > wr || int64(r.MaxRecvWr) > wr || int64(r.MaxSendSge) > sge || int64(r.MaxRecvSge) > sge || int64(r.MaxInlineData) > int64(most.Inline) {
 		return abi.EINVAL
 	}
 	return 0

@@ -22,6 +22,7 @@ type ownedSRQ struct {
 
 // sharedQueues is the shared receive queues of a client.
 type sharedQueues struct {
+	dev     *Device
 	area    *area
 	events  *events
 	domains *table[domain]
@@ -43,8 +44,8 @@ func (s *sharedQueues) createXSRQ(r *abi.Request, req *abi.CreateXSRQReq) abi.Re
 }
 
 func (s *sharedQueues) make(r *abi.Request, user uint64, req *abi.SRQInit) abi.Reply {
-	pd := s.domains.get(req.PdHandle)
-	if pd == nil || req.MaxWr == 0 || int64(req.MaxWr) > int64(longest.srqWR) || req.MaxSge > ib.MaxSGE || req.SrqLimit > req.MaxWr {
+	pd, most := s.domains.get(req.PdHandle), s.dev.limits()
+	if pd == nil || req.MaxWr == 0 || int64(req.MaxWr) > int64(most.SRQWR) || int64(req.MaxSge) > int64(most.SRQSGE) || req.SrqLimit > req.MaxWr {
 		return abi.Fail(abi.EINVAL)
 	}
 	q := &ownedSRQ{object: object{events: s.events, user: user}, pd: pd, sge: max(int(req.MaxSge), 1)}
@@ -77,7 +78,7 @@ func (s *sharedQueues) modifySRQ(r *abi.Request, req *abi.ModifySRQReq) abi.Repl
 	most, _, _ := q.core.Attr()
 	resize, limit := req.AttrMask&abi.SRQMaxWR != 0, req.AttrMask&abi.SRQLimit != 0
 	if resize {
-		if req.MaxWr == 0 || int64(req.MaxWr) > int64(longest.srqWR) {
+		if req.MaxWr == 0 || int64(req.MaxWr) > int64(s.dev.limits().SRQWR) {
 			return abi.Fail(abi.EINVAL)
 		}
 		most = int(req.MaxWr)

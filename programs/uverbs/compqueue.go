@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/gosoftroce/rocev2/hca"
 	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/programs/uverbs/ring"
 )
@@ -26,11 +27,18 @@ type CompQueue struct {
 	tell, overflow func()
 	armed          atomic.Uint32
 
+	// In strict mode:
+	checks *hca.Checks
+	holds  bool // requests give their slots back when their completions were polled
+	held   []heldSlots
+	fail   func() // has the queue pairs end that complete here
+
 	walk sync.Mutex // held, outside of mu, to go over the ring in steps
 
 	mu     sync.Mutex
 	ring   ring.Producer
 	lost   bool // a completion was, since the ring has its size
+	ended  bool // in strict mode: it takes no more
 	closed bool
 }
 
@@ -50,10 +58,23 @@ func newCompQueue(mem *ringSpace, tell, overflow func()) (*CompQueue, error) {
 // is the program's ID of the request, in place of that in c, and sl goes to it
 // as the service level.
 func (q *CompQueue) complete(c *ib.WC, id uint64, sl uint8) bool {
+	return q.completeFor(c, id, sl, nil)
+}
+
+// completeFor is complete for a request of a send queue. Where the completion
+// queue holds slots, those up to the request are free when the completion was
+// polled.
+func (q *CompQueue) completeFor(c *ib.WC, id uint64, sl uint8, s *sendQueue) bool {
 	var e [ring.CQElem]byte
 	ring.EncodeWC(&e, c, id, sl)
+	if q.checks != nil {
+		q.check(c, id)
+	}
 	q.mu.Lock()
 	ok := q.put(&e)
+	if ok && q.holds && s != nil {
+		q.held = append(q.held, heldSlots{q.ring.Next(), s, c.ID + 1})
+	}
 	if ok {
 		q.notify(c.Solicited || c.Status != ib.StatusSuccess)
 	}
@@ -63,7 +84,7 @@ func (q *CompQueue) complete(c *ib.WC, id uint64, sl uint8) bool {
 
 // put is complete for the ring. The queue is locked.
 func (q *CompQueue) put(e *[ring.CQElem]byte) bool {
-	if q.closed {
+	if q.closed || q.ended {
 		return false
 	}
 	if q.ring.Put(e[:]) == nil {
@@ -72,6 +93,7 @@ func (q *CompQueue) put(e *[ring.CQElem]byte) bool {
 	if !q.lost {
 		q.lost = true
 		q.overflow()
+		q.overrun()
 	}
 	return false
 }
@@ -161,6 +183,7 @@ func (q *CompQueue) Resize(to *ringSpace) error {
 			return false
 		}
 		if more = at < q.ring.Next(); !more {
+			q.moveHeld(next.Next())
 			q.ring, q.lost = next, false
 		}
 		return more
@@ -190,6 +213,6 @@ var errClosed = errors.New("uverbs: the queue is closed")
 // more. A queue pair that still completes into it goes to the error state.
 func (q *CompQueue) Close() {
 	q.mu.Lock()
-	q.closed, q.ring = true, ring.Producer{}
+	q.closed, q.ring, q.held = true, ring.Producer{}, nil
 	q.mu.Unlock()
 }

@@ -32,6 +32,20 @@ const (
 	maxChannels = 1024
 )
 
+// limits returns what a client of a device may ask for: what the device offers,
+// and of queues no more than the rings of any client have.
+func (d *Device) limits() ib.Limits {
+	return d.Dev.Limits().Within(ib.Limits{WR: longest.wr, SRQWR: longest.srqWR, CQE: longest.cqe})
+}
+
+// within returns m with the limits of a device where they are smaller.
+func (m maxima) within(l ib.Limits) maxima {
+	m.qps, m.cqs, m.srqs = min(m.qps, l.QP), min(m.cqs, l.CQ), min(m.srqs, l.SRQ)
+	m.pds, m.mrs, m.mws = min(m.pds, l.PD), min(m.mrs, l.MR), min(m.mws, l.MW)
+	m.wr, m.srqWR, m.cqe = min(m.wr, l.WR), min(m.srqWR, l.SRQWR), min(m.cqe, l.CQE)
+	return m
+}
+
 // longest has the longest queues of any client. More is EINVAL, as it is where
 // Linux says less; what has no memory is ENOMEM.
 var longest = maximaOf(maxRings)

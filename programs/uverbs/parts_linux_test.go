@@ -155,7 +155,7 @@ func TestSharedQueues(t *testing.T) {
 	e.deferred.init(d.Dev)
 	out := e.getContext(new(abi.Request), nil)
 	defer unix.Close(out.Files[0].FD)
-	s := &sharedQueues{area: areaOf(t), events: e, domains: &p.domains, srqs: table[ownedSRQ]{most: 1}}
+	s := &sharedQueues{dev: d, area: areaOf(t), events: e, domains: &p.domains, srqs: table[ownedSRQ]{most: 1}}
 	r := new(abi.Request)
 	create := &abi.CreateSRQReq{SRQInit: abi.SRQInit{MaxWr: 7, MaxSge: 1}}
 	errnos(t, []abi.Reply{

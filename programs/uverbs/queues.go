@@ -25,6 +25,8 @@ type Queues struct {
 
 	// What Serve is to do. The sinks and the source say so, which must not
 	// call back into the queue pair.
+	most ib.Limits // of the device
+
 	fatal atomic.Bool // the receives, or an index, end it
 	late  atomic.Bool // it may be in ERR, where receives that come are flushed
 
@@ -40,7 +42,7 @@ type Queues struct {
 // level of 2: so hardware says that they came as RoCEv2 over IPv4, and UCX
 // drops those of which nothing says so.
 func newQueues(o *ownedQP) (*Queues, error) {
-	q := &Queues{}
+	q := &Queues{most: o.all.dev.Dev.Limits()}
 	q.kick = func() { o.all.events.deferred.serve(q) }
 	var sl uint8
 	if o.typ == ib.UD && o.all.dev.Dev.Addr().Unmap().Is4() {
@@ -58,8 +60,8 @@ func newQueues(o *ownedQP) (*Queues, error) {
 // Config returns what the queue pair is to be made with.
 func (q *Queues) Config() qp.Config {
 	c := qp.Config{Type: q.send.typ, PD: q.send.domain.Core(), SendCQ: &q.send, RecvCQ: &q.recv, RecvSource: &q.recv, OwnSource: true,
-		MaxSendWR: min(q.send.ring.Shape().Cap(), mostPosted), MaxSendSGE: q.send.limits.SGE, MaxInline: q.send.limits.Inline,
-		MaxRecvWR: q.recv.ring.Shape().Cap(), MaxRecvSGE: q.recv.sge,
+		MaxSendWR: min(q.send.ring.Shape().Cap(), mostPosted, q.most.WR), MaxSendSGE: q.send.limits.SGE, MaxInline: q.send.limits.Inline,
+		MaxRecvWR: min(q.recv.ring.Shape().Cap(), q.most.WR), MaxRecvSGE: q.recv.sge,
 		SignalAll: true} // the ring gets every element back; the program sees what it has asked for
 	if q.recv.srq != nil {
 		c.RecvSource, c.OwnSource, c.MaxRecvWR, c.MaxRecvSGE = q.recv.srq, false, 0, q.recv.srq.sge
@@ -161,6 +163,7 @@ func (q *Queues) Close() {
 	q.closed = true
 	q.send.bell.revoke()
 	q.send.forget()
+	q.send.cq.drop(&q.send)
 	q.send.mu.Unlock()
 }
 

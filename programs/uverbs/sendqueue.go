@@ -35,6 +35,9 @@ type sendQueue struct {
 	bell    doorbell
 	longest uint64 // bytes of one of the requests that were posted last
 
+	signaled uint64 // position after the last one that is; in strict mode
+	reported uint64 // where the queue was found stuck last
+
 	// await is the position after the request whose completion is waited
 	// for; 0 is none: for the last one before bad; where as many are posted
 	// as may be, for one that makes room; or, while doorbells may be left
@@ -66,7 +69,13 @@ func (s *sendQueue) init(q *Queues, o *ownedQP, sl uint8) error {
 	s.requests = o.all.dev.Requests
 	s.bell = doorbell{of: o.all.doorbells, qp: o.handle}
 	s.posted = make([]posted, min(o.sq.shape.Slots, mostPosted))
-	return s.ring.Init(o.sq.mem, o.sq.shape)
+	if err := s.ring.Init(o.sq.mem, o.sq.shape); err != nil {
+		return err
+	}
+	if s.cq.holds {
+		s.ring.Hold()
+	}
+	return nil
 }
 
 // mostPosted is how many requests of a ring are posted and have not completed.
@@ -106,6 +115,7 @@ func (s *sendQueue) drain(most int) (more bool) {
 			return false
 		}
 		if n == 0 {
+			s.stuck()
 			return false
 		}
 		room := s.room()
@@ -181,6 +191,9 @@ func (s *sendQueue) take(b *batch, i int, e []byte) ib.Status {
 	*s.at(pos) = posted{id: w.WR.ID, signaled: w.WR.Signaled || s.signalAll}
 	if status != ib.StatusSuccess {
 		return status
+	}
+	if s.cq.checks != nil {
+		s.check(w.WR, pos)
 	}
 	w.WR.ID = pos
 	if s.limits.Datagram {
@@ -271,11 +284,12 @@ func (s *sendQueue) Complete(c *ib.WC) bool {
 	if c.Status != ib.StatusSuccess {
 		s.owner.late.Store(true)
 	}
-	return s.cq.complete(c, p.id, s.sl)
+	return s.cq.completeFor(c, p.id, s.sl, s)
 }
 
 // reset drops what is in the ring: the queue pair is in RESET.
 func (s *sendQueue) reset() {
+	s.cq.drop(s)
 	s.ring.Clear()
 	s.bad = badRequest{}
 	s.bell.eager = 0

@@ -80,7 +80,7 @@ func (h *greeting) answer(path *agent.Path, req *mad.REQ) (*mad.REP, *mad.REJ) {
 	if err != nil {
 		return nil, refusal(err, a.ece)
 	}
-	_, rep := acceptance(a.remote.Addr(), a.params, a.ece, 0, &cfg)
+	_, rep := acceptance(a.remote.Addr(), a.params, a.ece, 0, &cfg, mostRdAtomic(h.l.m.dev))
 	return rep, nil
 }
 
@@ -138,7 +138,7 @@ func (r *Request) adopt(qp *verbs.QP, cfg *AcceptConfig) (*Conn, error) {
 	if err := r.take(); err != nil {
 		return nil, err
 	}
-	w, _ := acceptance(r.remote.Addr(), r.params, r.ece, r.psn, cfg)
+	w, _ := acceptance(r.remote.Addr(), r.params, r.ece, r.psn, cfg, mostRdAtomic(r.m.dev))
 	c := &Conn{m: r.m, id: r.id, qp: qp, local: r.l.addr, remote: r.remote, data: r.data, ece: r.ece, params: w.params}
 	err := w.apply(qp)
 	if w.stayReceiver {

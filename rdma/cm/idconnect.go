@@ -105,7 +105,8 @@ func (l *idListener) event(e *agent.Event) {
 // CreateQP, EventEstablished follows when all is done, without one
 // EventConnectResponse; else EventRejected, EventUnreachable or
 // EventConnectError. For datagrams EventEstablished tells of the peer's queue
-// pair. A nil p asks for 128 READs each way and retries for ever.
+// pair. A nil p asks for as many READs each way as the device has (128), and
+// retries for ever.
 func (id *ID) Connect(p *ConnParam) error {
 	id.mu.Lock()
 	defer id.mu.Unlock()
@@ -113,7 +114,8 @@ func (id *ID) Connect(p *ConnParam) error {
 		return err
 	}
 	if p == nil {
-		p = &ConnParam{ResponderResources: maxRdAtomic, InitiatorDepth: maxRdAtomic, RetryCount: 7, RNRRetryCount: 7}
+		most := mostRdAtomic(id.at.m.dev)
+		p = &ConnParam{ResponderResources: most, InitiatorDepth: most, RetryCount: 7, RNRRetryCount: 7}
 	}
 	var err error
 	if id.terms.typ == verbs.UD {
@@ -333,7 +335,7 @@ func (id *ID) InitQPAttr(s verbs.State) (*verbs.Attr, verbs.AttrMask, error) {
 	defer id.mu.Unlock()
 	w := id.terms.wiring
 	if w == nil && id.state == idRequested {
-		w, _ = id.terms.acceptance(id.peer.Addr(), randomPSN(id.at.m.dev), &ConnParam{ResponderResources: maxRdAtomic, InitiatorDepth: maxRdAtomic, RNRRetryCount: 7})
+		w, _ = id.terms.acceptance(id.peer.Addr(), id.at.m.dev, &ConnParam{ResponderResources: maxRdAtomic, InitiatorDepth: maxRdAtomic, RNRRetryCount: 7})
 	}
 	if w == nil {
 		w = &wiring{params: Params{Type: id.terms.typ, ResponderResources: maxRdAtomic}}

@@ -72,7 +72,7 @@ func (t *terms) grant(p *ConnParam, m *manager, q *verbs.QP, peer netip.Addr) (*
 	if q == nil && p.QPN == 0 {
 		return nil, errors.New("there is no queue pair: call CreateQP, or set QPN")
 	}
-	w, rep := t.acceptance(peer, randomPSN(m.dev), p)
+	w, rep := t.acceptance(peer, m.dev, p)
 	rep.ECE = m.withSlots(rep.ECE)
 	if rep.LocalQPN, rep.SRQ = p.QPN, p.SRQ; q != nil {
 		rep.LocalQPN, rep.SRQ = q.QPN(), q.Config().SRQ != nil
@@ -85,10 +85,10 @@ func (t *terms) grant(p *ConnParam, m *manager, q *verbs.QP, peer netip.Addr) (*
 
 // acceptance returns the wiring, and the REP that says so. InitQPAttr may have
 // asked for it before: then the first PSN stays as it is.
-func (t *terms) acceptance(peer netip.Addr, psn verbs.PSN, p *ConnParam) (*wiring, *mad.REP) {
-	w, rep := acceptance(peer, t.params, t.ece, psn, &AcceptConfig{
+func (t *terms) acceptance(peer netip.Addr, dev *verbs.Device, p *ConnParam) (*wiring, *mad.REP) {
+	w, rep := acceptance(peer, t.params, t.ece, randomPSN(dev), &AcceptConfig{
 		PrivateData: p.PrivateData, FlowControl: p.FlowControl, ECE: t.localECE, RNRRetry: verbs.Set(p.RNRRetryCount),
-		ResponderResources: verbs.Set(p.ResponderResources), InitiatorDepth: verbs.Set(p.InitiatorDepth)})
+		ResponderResources: verbs.Set(p.ResponderResources), InitiatorDepth: verbs.Set(p.InitiatorDepth)}, mostRdAtomic(dev))
 	if t.wiring != nil {
 		w.rqPSN, rep.StartingPSN = t.wiring.rqPSN, t.wiring.rqPSN
 	}

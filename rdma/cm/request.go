@@ -227,7 +227,7 @@ func (r *Request) accept(qp *verbs.QP, cfg *AcceptConfig) (*Conn, error) {
 	if err := r.take(); err != nil {
 		return nil, err
 	}
-	w, rep := acceptance(r.remote.Addr(), r.params, r.ece, randomPSN(r.m.dev), cfg)
+	w, rep := acceptance(r.remote.Addr(), r.params, r.ece, randomPSN(r.m.dev), cfg, mostRdAtomic(r.m.dev))
 	rep.LocalQPN, rep.SRQ = qp.QPN(), qp.Config().SRQ != nil
 	rep.ECE = r.m.withSlots(rep.ECE)
 	if err := w.apply(qp); err != nil {

@@ -104,11 +104,18 @@ func ackTimeout(timeout, delay uint8) uint8 {
 	return min(timeout, 31)
 }
 
+// mostRdAtomic returns how many READs and atomics a queue pair of a device has
+// outstanding at most, either way.
+func mostRdAtomic(dev *verbs.Device) uint8 {
+	return uint8(min(verbs.HCA(dev).Limits().RdAtomic, maxRdAtomic))
+}
+
 // acceptance returns what the side that accepts a request makes of it, and the
-// REP, but for what is the queue pair's own.
-func acceptance(peer netip.Addr, p Params, ece ECE, psn verbs.PSN, cfg *AcceptConfig) (*wiring, *mad.REP) {
-	p.ResponderResources = min(p.ResponderResources, cfg.ResponderResources.Or(maxRdAtomic), maxRdAtomic)
-	p.InitiatorDepth = min(p.InitiatorDepth, cfg.InitiatorDepth.Or(maxRdAtomic), maxRdAtomic)
+// REP, but for what is the queue pair's own. most is mostRdAtomic of its
+// device.
+func acceptance(peer netip.Addr, p Params, ece ECE, psn verbs.PSN, cfg *AcceptConfig, most uint8) (*wiring, *mad.REP) {
+	p.ResponderResources = min(p.ResponderResources, cfg.ResponderResources.Or(most), most)
+	p.InitiatorDepth = min(p.InitiatorDepth, cfg.InitiatorDepth.Or(most), most)
 	p.AckTimeout = min(p.AckTimeout, maxAckTimeout)
 	w := &wiring{peer: peer, params: p, rqPSN: psn,
 		minRNRTimer: cfg.MinRNRTimer.Or(defaultMinRNRTimer), access: cfg.Access,

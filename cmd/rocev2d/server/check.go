@@ -55,6 +55,8 @@ func wantedDevices(c *config.Config) []config.Device {
 	}
 	for i := range list {
 		list[i].Congestion = cmp.Or(list[i].Congestion, c.Congestion)
+		list[i].Strict = cmp.Or(list[i].Strict, c.Strict)
+		list[i].Profile = cmp.Or(list[i].Profile, c.Profile)
 	}
 	return list
 }

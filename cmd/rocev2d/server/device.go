@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"net/netip"
 	"sync"
@@ -22,6 +23,7 @@ type device struct {
 	taps []*tap.Switch
 	port *owner.Owner // nil: the port is not shared
 	past *pastLeases
+	log  *slog.Logger // nil: nothing is logged
 	wg   sync.WaitGroup
 }
 
@@ -29,7 +31,7 @@ type device struct {
 func (d *device) config(port uint16, loopback bool) verbs.Config {
 	c := d.cfg
 	return verbs.Config{
-		Port: port, Congestion: c.Congestion,
+		Port: port, Congestion: c.Congestion, Strict: c.Strict, Profile: c.Profile, Found: d.found,
 		Shards: c.Shards, RecvBuffer: c.RecvBuffer, SendBuffer: c.SendBuffer, SharedMemory: c.Shm, Loopback: loopback,
 		Wrap: func(l verbs.Link) verbs.Link {
 			s := tap.NewSwitch(l)
@@ -37,6 +39,15 @@ func (d *device) config(port uint16, loopback bool) verbs.Config {
 			return s
 		},
 	}
+}
+
+// found logs what a program of the daemon, or a peer of it, does that adapters
+// punish. What other programs do they tell themselves.
+func (d *device) found(f verbs.Finding) {
+	if d.log == nil {
+		return
+	}
+	d.log.Warn("adapters punish that (docs/strict.md)", "device", d.cfg.Address, "rule", f.Rule, "finding", f.String())
 }
 
 // ownDevice owns port 4791 of an address and opens a device there. Where the
@@ -47,7 +58,7 @@ func ownDevice(c config.Device, share owner.Config) (*device, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &device{cfg: c, past: newPastLeases()}
+	d := &device{cfg: c, past: newPastLeases(), log: share.Log}
 	share.Addr, share.Ended, share.Past = addr, d.past.add, d.past.Leases
 	if d.port, err = owner.Listen(share); err != nil {
 		d.port = nil

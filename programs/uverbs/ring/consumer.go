@@ -10,8 +10,29 @@ import "sync/atomic"
 type Consumer struct {
 	buffer
 	taken    uint64        // position of the next one to take
-	released atomic.Uint64 // mirrored in shared memory
+	released atomic.Uint64 // mirrored in shared memory, unless the ring holds
+
+	holds bool          // the program gets elements back by Free
+	freed atomic.Uint64 // then mirrored in shared memory
 }
+
+// Hold has the program get elements back by Free, and not by Release. It
+// follows Init.
+func (c *Consumer) Hold() { c.holds = true }
+
+// Free gives all elements before position pos back to the program, which
+// Release has had before. One goroutine at a time calls it, and none beside
+// Clear.
+func (c *Consumer) Free(pos uint64) {
+	if pos > c.freed.Load() && pos <= c.released.Load() {
+		c.freed.Store(pos)
+		atomic.StoreUint32(c.consumer, uint32(pos&c.mask))
+	}
+}
+
+// Held returns how many elements the program has not got back, of those that
+// were taken.
+func (c *Consumer) Held() int { return int(c.taken - c.freed.Load()) }
 
 // Init makes an empty ring in mem.
 func (c *Consumer) Init(mem []byte, s Shape) error {
@@ -20,6 +41,7 @@ func (c *Consumer) Init(mem []byte, s Shape) error {
 	}
 	c.taken = 0
 	c.released.Store(0)
+	c.freed.Store(0)
 	return nil
 }
 
@@ -57,7 +79,9 @@ func (c *Consumer) Return(pos uint64) { c.taken = max(pos, c.released.Load()) }
 func (c *Consumer) Release(pos uint64) {
 	if pos > c.released.Load() {
 		c.released.Store(pos)
-		atomic.StoreUint32(c.consumer, uint32(pos&c.mask))
+		if !c.holds {
+			atomic.StoreUint32(c.consumer, uint32(pos&c.mask))
+		}
 	}
 }
 
@@ -75,6 +99,7 @@ func (c *Consumer) Clear() {
 	}
 	c.taken += (i - c.taken) & c.mask
 	c.released.Store(c.taken)
+	c.freed.Store(c.taken)
 	atomic.StoreUint32(c.consumer, uint32(i))
 }
 

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gosoftroce/rocev2/hca/strict"
 	"github.com/gosoftroce/rocev2/internal/closest"
 	"github.com/gosoftroce/rocev2/qp/cc"
 )
@@ -79,8 +80,10 @@ func (c *Config) Check() error {
 		k.fail("log.format", "%q: it must be text or json", c.Log.Format)
 	}
 	k.congestion("congestion", c.Congestion)
+	k.strict("", c.Strict, c.Profile)
 	for i := range c.Devices {
 		k.congestion(fmt.Sprintf("device.%d.congestion", i), c.Devices[i].Congestion)
+		k.strict(fmt.Sprintf("device.%d.", i), c.Devices[i].Strict, c.Devices[i].Profile)
 	}
 	k.admin(&c.Admin)
 	k.devices()
@@ -102,6 +105,19 @@ func (k *checker) congestion(setting, text string) {
 	}
 	if _, err := cc.ParseChoice(text); err != nil {
 		k.fail(setting, "%v", err)
+	}
+}
+
+// strict checks strict mode: its settings have names after a prefix.
+func (k *checker) strict(prefix, rules, profile string) {
+	if _, err := strict.ParseSet(rules); err != nil {
+		k.fail(prefix+"strict", "%v", err)
+	}
+	if profile == "" {
+		return
+	}
+	if _, err := strict.ProfileNamed(profile); err != nil {
+		k.fail(prefix+"profile", "%v", err)
 	}
 }
 

@@ -21,6 +21,10 @@ type Config struct {
 	// see verbs.Config.
 	Congestion string
 
+	// Strict and Profile are strict mode of devices that say nothing of it:
+	// see verbs.Config.
+	Strict, Profile string
+
 	Regions  []Region
 	Targets  Targets
 	Programs Programs
@@ -55,6 +59,8 @@ type Device struct {
 	Regions    int    // port (RDMA port space TCP) where regions are served; 0: nowhere
 	Shm        bool   // memory is shared with other processes of this host
 	Congestion string // congestion control, see verbs.Config; empty: Config.Congestion
+	Strict     string // rules of strict mode, see verbs.Config; empty: Config.Strict
+	Profile    string // limits of an adapter, see verbs.Config; empty: Config.Profile
 }
 
 // Access says what clients may do with a region.

@@ -60,6 +60,8 @@ func (c *Config) Parse(file, text string) error {
 func (c *Config) decode(t *table) {
 	t.duration("drain", &c.Drain)
 	t.text("congestion", &c.Congestion)
+	t.text("strict", &c.Strict)
+	t.text("profile", &c.Profile)
 	if s := t.sub("log", "[log]"); s != nil {
 		level := ""
 		s.text("level", &level)
@@ -85,6 +87,8 @@ func (c *Config) decode(t *table) {
 		s.number("regions_port", &d.Regions)
 		s.boolean("shared_memory", &d.Shm)
 		s.text("congestion", &d.Congestion)
+		s.text("strict", &d.Strict)
+		s.text("profile", &d.Profile)
 		s.end()
 		c.Devices = append(c.Devices, d)
 	}

@@ -74,6 +74,14 @@ var Overrides = []Overridable{
 		c.Programs.Groups = strings.Split(v, ",")
 		return nil
 	}},
+	{Name: "strict", Help: "strict mode of the devices, which behave like adapters then, by `rules`: on, all, off, or names (docs/strict.md)", set: func(c *Config, v string) error {
+		c.Strict = v
+		return nil
+	}},
+	{Name: "profile", Help: "the limits of an adapter for the devices, `mlx5`, rxe or efa, and strict mode", set: func(c *Config, v string) error {
+		c.Profile = v
+		return nil
+	}},
 	{Name: "congestion", Help: "congestion `control` of the devices: window (the default), static, dcqcn, dcqcn-adapter or dcqcn-host, with options such as dcqcn,line=25G", set: func(c *Config, v string) error {
 		c.Congestion = v
 		return nil

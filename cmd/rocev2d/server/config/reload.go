@@ -15,6 +15,8 @@ func (c *Config) NeedRestart(next *Config) (settings []string) {
 	}{
 		{"device", c.Devices, next.Devices},
 		{"congestion", c.Congestion, next.Congestion},
+		{"strict", c.Strict, next.Strict},
+		{"profile", c.Profile, next.Profile},
 		{"admin.listen", c.Admin.Listen, next.Admin.Listen},
 		{"admin.health", c.Admin.Health, next.Admin.Health},
 		{"admin.pprof", c.Admin.PProf, next.Admin.PProf},
