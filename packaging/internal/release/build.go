@@ -20,6 +20,12 @@ type Platform struct{ OS, Arch string }
 
 func (p Platform) String() string { return p.OS + "/" + p.Arch }
 
+// Usual are the platforms of a release.
+var Usual = []Platform{
+	{"linux", "amd64"}, {"linux", "arm64"}, {"darwin", "amd64"}, {"darwin", "arm64"},
+	{"windows", "amd64"}, {"freebsd", "amd64"}, {"openbsd", "amd64"},
+}
+
 // ParsePlatform takes what Go's tools call a platform apart.
 func ParsePlatform(s string) (Platform, error) {
 	system, arch, ok := strings.Cut(s, "/")
