@@ -144,13 +144,21 @@ EXPORT int stat_x(int fd, const char *path, int flags, unsigned mask, struct see
 }
 
 /*
- * A user who may write the file in the daemon's directory may use the device;
- * the owner of the port looks again.
+ * A user who sees a device file may try to open the device: the owner of the
+ * port decides. The file itself, only the daemon may write. Programs (UCX) ask
+ * whether they may, and do not see the device if not.
  */
-PATH_CALL(int, -1, access, (const char *path, int mode), (to, mode))
-PATH_CALL(int, -1, eaccess, (const char *path, int mode), (to, mode))
-PATH_CALL(int, -1, euidaccess, (const char *path, int mode), (to, mode))
-PATH_CALL(int, -1, faccessat, (int fd, const char *path, int mode, int flags), (fd, to, mode, flags))
+static int openable(const char *path, const char *to, int mode)
+{
+	if ((mode & W_OK) && to && device_of(path, to))
+		mode = (mode & ~W_OK) | R_OK;
+	return mode;
+}
+
+PATH_CALL(int, -1, access, (const char *path, int mode), (to, openable(path, to, mode)))
+PATH_CALL(int, -1, eaccess, (const char *path, int mode), (to, openable(path, to, mode)))
+PATH_CALL(int, -1, euidaccess, (const char *path, int mode), (to, openable(path, to, mode)))
+PATH_CALL(int, -1, faccessat, (int fd, const char *path, int mode, int flags), (fd, to, openable(path, to, mode), flags))
 
 /* Shells and their tools look for these; ls -l for the attributes. */
 PATH_CALL(int, -1, chdir, (const char *path), (to))
