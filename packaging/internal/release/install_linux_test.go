@@ -174,11 +174,11 @@ func installs(t *testing.T, release string) {
 	deb(t, release, root)
 	// An older version of it. To compress it would take most of the time.
 	within(t, root, `cd /; dpkg-deb -R new.deb old; sed -i 's/^Version:.*/Version: 0.0.0~0/' old/DEBIAN/control; dpkg-deb -Znone -b old old.deb; rm -r old`)
-	within(t, root, `dpkg -i /old.deb
+	within(t, root, `apt-get install -y /old.deb
 		dpkg -s rocev2 | grep '^Version: 0.0.0~0$'
 		id rocev2; getent group rocev2
 		echo '# mine' >> /etc/rocev2d.toml`)
-	out := within(t, root, `dpkg -i /new.deb
+	out := within(t, root, `apt-get install -y /new.deb
 		tail -1 /etc/rocev2d.toml | grep '^# mine$'
 		! dpkg --verify rocev2 | grep -v /etc/rocev2d.toml | grep -v /usr/share
 		rocev2 --version; rocev2d --version
@@ -195,9 +195,9 @@ func installs(t *testing.T, release string) {
 			t.Errorf("the installed programs do not say %q:\n%s", want, out)
 		}
 	}
-	out = within(t, root, `dpkg -r rocev2
+	out = within(t, root, `apt-get remove -y rocev2
 		test ! -e /usr/bin/rocev2d; test -e /etc/rocev2d.toml
-		dpkg -P rocev2
+		apt-get purge -y rocev2
 		`+leftover)
 	if found := regexp.MustCompile(`(?m)^/.*rocev2.*$`).FindAllString(out, -1); len(slices.DeleteFunc(found, func(s string) bool { return strings.HasSuffix(s, ".list") })) > 0 {
 		t.Errorf("a purge leaves %q\n%s", found, out)
@@ -327,7 +327,7 @@ func boots(t *testing.T, release string) {
 			t.Fatal(err)
 		}
 	}
-	within(t, root, `dpkg -i /new.deb
+	within(t, root, `apt-get install -y /new.deb
 		useradd -m alice; usermod -aG rocev2 alice; useradd -m bob
 		systemctl enable test.service`)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
