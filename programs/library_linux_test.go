@@ -154,9 +154,9 @@ func TestLibraryStaysOutOfTheWay(t *testing.T) {
 	}
 }
 
-// A program asks whether it may write the device file before it opens the device
-// (UCX): it may, although the daemon is another user's and its file is not to be
-// written. What is no device file is as it is.
+// A program asks whether it may write the device file before it opens the
+// device (UCX): it may, although the daemon is another user's and its file is
+// not to be written. What is no device file is as it is.
 func TestDeviceOfAnotherUser(t *testing.T) {
 	t.Parallel()
 	lib, made := library(t), fakeTree(t)

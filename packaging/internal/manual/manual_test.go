@@ -75,8 +75,8 @@ func TestConfiguration(t *testing.T) {
 	}
 }
 
-// What the makers of pages write has warnings of mandoc and of groff: a date that
-// cannot be parsed, tabs in filled text, and tables that are wider than a line.
+// What the makers of pages write has warnings of mandoc and of groff: a date
+// that cannot be parsed, tabs in filled text, and tables wider than a line.
 func TestPagesHaveNoWarnings(t *testing.T) {
 	t.Parallel()
 	c, err := Command([]byte(described))

@@ -17,8 +17,8 @@ var (
 )
 
 // finish mends what the makers of pages write, so that man and mandoc show it
-// without a warning: the date in full, lines without stretched spaces and hyphens,
-// flags as a list, and tables that fit into a line.
+// without a warning: the date in full, lines without stretched spaces and
+// hyphens, flags as a list, and tables that fit into a line.
 func finish(page []byte, date time.Time) []byte {
 	s := titleLine.ReplaceAllString(string(page), `$1 "`+date.Format(time.DateOnly)+"\"$2\n.nr HY 0\n.nh\n.ad l")
 	s = flagItem.ReplaceAllString(s, ".TP\n$1\n$2")

@@ -140,9 +140,9 @@ func deb(t *testing.T, release, root string) {
 	}
 }
 
-// What a release has works: archives, packages, pages and completions; and a bare
-// Debian installs its package, upgrades it, and removes it, as a new user would.
-// Then systemd runs it.
+// What a release has works: archives, packages, pages and completions; and a
+// bare Debian installs its package, upgrades it, and removes it, as a new user
+// would. Then systemd runs it.
 func TestRelease(t *testing.T) {
 	needed(t)
 	release := built(t)

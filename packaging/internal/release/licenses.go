@@ -39,8 +39,8 @@ func (s *source) ownLicense() ([]byte, error) {
 var licenseFile = regexp.MustCompile(`(?i)^(licen[sc]e|copying|copyright|notice|patents)`)
 
 // copyright is the file of that name: what the repository says about its own
-// code, and the licenses of Go and of all modules that are in the programs. Most
-// of them must be with the programs.
+// code, and the licenses of Go and of all modules that are in the programs.
+// Most of them must be with the programs.
 func (s *source) copyright(ctx context.Context, binaries []string) ([]byte, error) {
 	own, err := s.ownLicense()
 	if err != nil {

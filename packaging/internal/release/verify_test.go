@@ -121,7 +121,7 @@ func hasPages(t *testing.T, release string) {
 	checkPages(t, filepath.Join(spread(t, release, here), "man"))
 }
 
-// checkPages checks manual pages: no warnings, and what they refer to is there.
+// checkPages checks manual pages: no warnings, and the pages that they name.
 func checkPages(t *testing.T, dir string) {
 	pages, err := filepath.Glob(filepath.Join(dir, "man*", "*"))
 	if err != nil || len(pages) < 40 {
