@@ -186,7 +186,7 @@ func repository(t *testing.T) string {
 	return dir
 }
 
-// hasCompletions has the shells read their scripts, and bash complete a command.
+// hasCompletions has the shells read their scripts, and bash complete a word.
 func hasCompletions(t *testing.T, release string) {
 	dir := spread(t, release, here)
 	for _, shell := range []string{"bash", "zsh", "fish"} {
