@@ -74,7 +74,7 @@ func readsDEB(t *testing.T, release string) {
 	}
 	t.Run("lintian", func(t *testing.T) {
 		tool(t, "lintian", "lintian")
-		// Go's programs are static; the licenses of modules are in full.
+		// Go's programs are static; licenses of modules are in full.
 		tags := "statically-linked-binary,copyright-file-contains-full-apache-2-license,copyright-not-using-common-license-for-apache2,initial-upload-closes-no-bugs"
 		for _, name := range packagesOf(t, release, "deb") {
 			cmd := exec.CommandContext(t.Context(), "lintian", "--allow-root", "--fail-on", "error,warning", "--suppress-tags", tags, name)
