@@ -22,7 +22,7 @@ each = for m in $(MODULES); do $(GO) $(1) -C $$m $(2) || exit 1; done
 REPORT := $(GO) run ./internal/testreport
 ALL    := -C '. $(CORE) ./...' -C 'e2e ./...'
 
-.PHONY: all build preload demo quick core test test-all test-kernel test-programs test-experiments test-release test-kubernetes test-cluster release test-386 test-arm64 test-portable measure steady isolated check fuzz e2e-rxe e2e-programs attack bench bench-short bench-quick bench-diff microbench benchcheck examplecheck soak fmt vet lint tidy race seeds clean help
+.PHONY: all build preload demo quick core test test-all test-kernel test-programs test-experiments test-packaging test-release release-checks test-kubernetes test-cluster release test-386 test-arm64 test-portable measure steady isolated check fuzz e2e-rxe e2e-programs attack bench bench-short bench-quick bench-diff microbench benchcheck examplecheck soak fmt vet lint tidy race seeds clean help
 
 all: build
 
@@ -67,7 +67,7 @@ test: isolated preload ## all tests that need no kernel guests and no programs o
 
 # What one of them needs and does not find it skips, with the reason.
 test-all: ## the tests that make test leaves out: kernels, programs, experiments, emulated processors, Kubernetes (12 minutes)
-	@$(MAKE) --no-print-directory -k -j2 test-kernel test-programs test-experiments test-arm64 test-kubernetes
+	@$(MAKE) --no-print-directory -k -j2 test-kernel test-programs test-experiments test-arm64 test-packaging test-kubernetes
 
 test-kernel: ## against Linux rxe in emulated guests (needs Linux, root and Debian packages, which it installs: QEMU, cpio ...)
 	$(REPORT) -env ROCEV2_E2E=1 -C e2e -- -timeout 25m .
@@ -84,10 +84,16 @@ test-experiments: ## statistics of simulated networks, compared with the tables 
 release: ## packages for Debian and Fedora, archives, manual pages, checksums, into dist/; built twice and compared (docs/install.md)
 	cd packaging && $(GO) run ./cmd/release -out ../dist $(if $(COLD),-cold)
 
-test-release: ## a release for this processor, the same bytes twice; installed, upgraded, removed, and booted under systemd (needs root, debootstrap, systemd-container)
-	cd packaging && $(GO) mod tidy -diff
-	$(GO) build -o $(BIN)/testreport ./internal/testreport
-	cd packaging && $(GO) vet ./... && ../$(BIN)/testreport -env ROCEV2_E2E=1 -- -timeout 25m ./...
+test-packaging: ## what makes the releases, and every manual page (needs mandoc and groff; half a minute)
+	$(REPORT) -C 'packaging ./...' -- -timeout 25m
+
+# What one of the tests needs and does not find it skips, with the reason.
+test-release: ## a release of this tree, or that in the folder RELEASE: all its files; installed, upgraded, removed, used, and booted under systemd (docs/install.md; needs root; 3 minutes)
+	@begin=$$(date +%s); $(MAKE) --no-print-directory release-checks && echo "test-release took $$(($$(date +%s) - begin)) s"
+
+release-checks:
+	cd packaging && $(GO) mod tidy -diff && $(GO) vet ./...
+	$(REPORT) -env ROCEV2_E2E=1 $(if $(RELEASE),-env 'ROCEV2_RELEASE=$(abspath $(RELEASE))') -C 'packaging ./...' -- -timeout 25m
 
 # It needs many modules more, so it is a module of its own.
 test-kubernetes: preload ## the device plugin, with a kubelet of the same API, and every manifest (docs/kubernetes.md)

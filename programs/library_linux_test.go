@@ -155,6 +155,34 @@ func TestLibraryStaysOutOfTheWay(t *testing.T) {
 	}
 }
 
+// A program asks whether it may write the device file before it opens the
+// device (UCX): it may, although the daemon is another user's and its file is
+// not to be written. What is no device file is as it is.
+func TestAccessOfDeviceFiles(t *testing.T) {
+	t.Parallel()
+	lib, made := library(t), fakeTree(t)
+	for _, name := range []string{"dev/infiniband/uverbs0", "sys/class/infiniband/rxe_lo0/node_guid"} {
+		if err := os.Chmod(filepath.Join(made, name), 0o444); err != nil {
+			t.Fatal(err)
+		}
+	}
+	command := []string{"python3", "-c", `import os
+for path in "/dev/infiniband/uverbs0", "/sys/class/infiniband/rxe_lo0/node_guid":
+    print([os.access(path, mode) for mode in (os.F_OK, os.R_OK, os.W_OK, os.R_OK | os.W_OK, os.X_OK)])`}
+	if os.Geteuid() == 0 { // root without what lets it write every file
+		command = append([]string{"setpriv", "--bounding-set=-all"}, command...)
+	}
+	for _, program := range []string{command[0], "python3"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skipf("there is no %s: install it", program)
+		}
+	}
+	out, err := preloaded(t, lib, made, command[0], command[1:]...).CombinedOutput()
+	if want := "[True, True, True, True, False]\n[True, True, False, False, False]\n"; err != nil || string(out) != want {
+		t.Errorf("%v: access says\n%swant\n%s", err, out, want)
+	}
+}
+
 // TestLibrarySaysWhatToDo opens a device without an adapter, and with too
 // little address space for one.
 func TestLibrarySaysWhatToDo(t *testing.T) {

@@ -22,8 +22,8 @@ import (
 )
 
 // runWithStats runs the program as a child, and tells at the end what it and
-// its children have used (f.stats), and what they have done that adapters punish
-// (strict, unless it is nil).
+// its children have used (f.stats), and what they have done that adapters
+// punish (strict, unless it is nil).
 func runWithStats(s streams, held *heldDaemon, f programFlags, strict *strictReport, path string, args, env []string) (err error) {
 	defer held.file.Close()
 	out := s.err

@@ -14,12 +14,14 @@ import (
 	"github.com/gosoftroce/rocev2/packaging/internal/release"
 )
 
-const usual = "linux/amd64,linux/arm64,darwin/amd64,darwin/arm64,windows/amd64,freebsd/amd64,openbsd/amd64"
-
 func main() {
 	repository := flag.String("repository", "..", "the repository")
 	out := flag.String("out", "../dist", "the `folder` of the release")
-	platforms := flag.String("platforms", usual, "the `platforms`, separated by commas")
+	var usual []string
+	for _, p := range release.Usual {
+		usual = append(usual, p.String())
+	}
+	platforms := flag.String("platforms", strings.Join(usual, ","), "the `platforms`, separated by commas")
 	changes := flag.Bool("changes", false, "build the files of the working tree, not those of the commit")
 	again := flag.Bool("check", true, "build twice, and compare")
 	cold := flag.Bool("cold", false, "have the second build compile everything again")

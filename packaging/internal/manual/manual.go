@@ -56,7 +56,7 @@ func Command(text []byte) (*cobra.Command, error) {
 }
 
 func (d *description) command() *cobra.Command {
-	c := &cobra.Command{Use: d.Use, Aliases: d.Aliases, Short: d.Short, Long: d.Long, Example: d.Example, DisableAutoGenTag: true}
+	c := &cobra.Command{Use: d.Use, Aliases: d.Aliases, Short: d.Short, Long: fenced(d.Long), Example: d.Example, DisableAutoGenTag: true}
 	if d.Runnable {
 		c.Run = func(*cobra.Command, []string) {}
 	}
@@ -73,6 +73,24 @@ func (d *description) command() *cobra.Command {
 		c.AddCommand(d.Commands[i].command())
 	}
 	return c
+}
+
+// fenced marks the indented lines of a text as lines that stay as they are.
+func fenced(text string) string {
+	var b strings.Builder
+	inside := false
+	for line := range strings.SplitSeq(text, "\n") {
+		indented := strings.HasPrefix(line, "  ")
+		if indented != inside {
+			b.WriteString("```\n")
+			inside = indented
+		}
+		b.WriteString(line + "\n")
+	}
+	if inside {
+		b.WriteString("```\n")
+	}
+	return strings.TrimSuffix(b.String(), "\n")
 }
 
 // value is a flag's value that is never set.
@@ -98,7 +116,7 @@ func Pages(root *cobra.Command, section string, h Header) (map[string][]byte, er
 		if err != nil {
 			return fmt.Errorf("manual page of %s: %w", c.CommandPath(), err)
 		}
-		pages[name+"."+section] = b.Bytes()
+		pages[name+"."+section] = finish(b.Bytes(), h.Date)
 		for _, sub := range c.Commands() {
 			if sub.IsAvailableCommand() {
 				if err := add(sub); err != nil {
@@ -129,7 +147,8 @@ func Document(text []byte, name, section, short, cut string, h Header) []byte {
 	body = link.ReplaceAllString(body, "$1")
 	_, body, _ = strings.Cut(body, "\n") // the title
 	title := fmt.Sprintf("%% %q %q %q %q %q\n", strings.ToUpper(name), section, h.Date.Format("Jan 2006"), "rocev2 "+h.Version, "RoCEv2")
-	return md2man.Render([]byte(title + "# NAME\n" + name + " - " + short + "\n\n# DESCRIPTION\n" + body))
+	page := md2man.Render([]byte(title + "# NAME\n" + name + " - " + short + "\n\n# DESCRIPTION\n" + body))
+	return finish(page, h.Date)
 }
 
 // Configuration makes a page of an example of the daemon's configuration: its

@@ -75,6 +75,48 @@ func TestConfiguration(t *testing.T) {
 	}
 }
 
+// What the makers of pages write has warnings of mandoc and of groff: a date
+// that cannot be parsed, tabs in filled text, and tables wider than a line.
+func TestPagesHaveNoWarnings(t *testing.T) {
+	t.Parallel()
+	c, err := Command([]byte(described))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages, err := Pages(c, "1", header)
+	if err != nil {
+		t.Fatal(err)
+	}
+	long := strings.Repeat("a long cell ", 9)
+	pages["table.7"] = Document([]byte("# T\n\n| a | b | c |\n| --- | --- | --- |\n| `"+
+		strings.Repeat("name_of_", 9)+"` | `"+long+"` | "+long+" |\n\nAfter.\n"), "table", "7", "a table", "", header)
+	for name, page := range pages {
+		for _, check := range []struct{ program, script string }{
+			{"mandoc", "mandoc -T lint -W warning"},
+			{"groff", "groff -t -man -ww -T utf8 -K utf8 -rLL=80n 2>&1 > /dev/null"},
+		} {
+			if _, err := exec.LookPath(check.program); err != nil {
+				t.Logf("%s is not installed (on Debian: apt-get install mandoc groff)", check.program)
+				continue
+			}
+			cmd := exec.Command("sh", "-c", check.script)
+			cmd.Stdin = strings.NewReader(string(page))
+			if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
+				t.Errorf("%s: %s: %v\n%s\n%s", name, check.program, err, out, page)
+			}
+		}
+	}
+}
+
+// Lines that are indented stay as they are: a list of names and what they mean.
+func TestIndentedLines(t *testing.T) {
+	t.Parallel()
+	got := fenced("Fields:\n\n  a   first\n  b   second\n\nMore.\n  c")
+	if want := "Fields:\n\n```\n  a   first\n  b   second\n```\n\nMore.\n```\n  c\n```"; got != want {
+		t.Errorf("fenced gives %q, want %q", got, want)
+	}
+}
+
 func TestCompletions(t *testing.T) {
 	t.Parallel()
 	c, err := Completions("tool")

@@ -20,6 +20,12 @@ type Platform struct{ OS, Arch string }
 
 func (p Platform) String() string { return p.OS + "/" + p.Arch }
 
+// Usual are the platforms of a release.
+var Usual = []Platform{
+	{"linux", "amd64"}, {"linux", "arm64"}, {"darwin", "amd64"}, {"darwin", "arm64"},
+	{"windows", "amd64"}, {"freebsd", "amd64"}, {"openbsd", "amd64"},
+}
+
 // ParsePlatform takes what Go's tools call a platform apart.
 func ParsePlatform(s string) (Platform, error) {
 	system, arch, ok := strings.Cut(s, "/")
@@ -237,20 +243,31 @@ func (s *source) build(ctx context.Context, p Platform) (files []string, err err
 		return nil, err
 	}
 	dir := filepath.Join(s.dir, "..", "bin-"+p.OS+"-"+p.Arch)
-	env := []string{"CGO_ENABLED=0", "GOOS=" + p.OS, "GOARCH=" + p.Arch}
+	args := []string{"build", "-trimpath", "-buildvcs=true", "-ldflags=-s -w", "-o", dir + "/"}
 	for _, name := range commands {
-		file := filepath.Join(dir, p.program(name))
-		if _, err := s.run(ctx, env, "go", "build", "-trimpath", "-buildvcs=true", "-ldflags=-s -w", "-o", file, "./cmd/"+name); err != nil {
-			return nil, err
-		}
-		files = append(files, file)
+		args = append(args, "./cmd/"+name)
+		files = append(files, filepath.Join(dir, p.program(name)))
 	}
-	return files, nil
+	_, err = s.run(ctx, []string{"CGO_ENABLED=0", "GOOS=" + p.OS, "GOARCH=" + p.Arch}, "go", args...)
+	return files, err
 }
 
-// describe has a command describe itself.
-func (s *source) describe(ctx context.Context, name string) ([]byte, error) {
-	return s.run(ctx, []string{"CGO_ENABLED=0"}, "go", "run", "-trimpath", "./cmd/"+name, "describe")
+// describe has the commands describe themselves: those that are built, if this
+// machine runs programs of the platform.
+func (s *source) describe(ctx context.Context, p Platform, binaries []string) (map[string][]byte, error) {
+	said := map[string][]byte{}
+	for i, name := range commands {
+		program := []string{"go", "run", "./cmd/" + name, "describe"}
+		if p.OS == runtime.GOOS && p.Arch == runtime.GOARCH {
+			program = []string{binaries[i], "describe"}
+		}
+		out, err := s.run(ctx, []string{"CGO_ENABLED=0"}, program[0], program[1:]...)
+		if err != nil {
+			return nil, err
+		}
+		said[name] = out
+	}
+	return said, nil
 }
 
 // versionOf returns the version of the module that a program was built from,

@@ -40,7 +40,7 @@ func packageVersion(module string) string {
 }
 
 // installed lists the files of a package.
-func (s *source) installed(r *result, binaries []string, sbom []byte) ([]file, error) {
+func (s *source) installed(r *result, version string, binaries []string, sbom, copyright []byte) ([]file, error) {
 	var list []file
 	for _, from := range binaries {
 		text, err := os.ReadFile(from)
@@ -86,7 +86,16 @@ func (s *source) installed(r *result, binaries []string, sbom []byte) ([]file, e
 		}
 		list = append(list, file{name: f.to, text: text, mode: 0o644, config: f.config})
 	}
-	return append(list, file{name: "/usr/share/doc/rocev2/rocev2.cdx.json", text: sbom, mode: 0o644}), nil
+	return append(list,
+		file{name: "/usr/share/doc/rocev2/rocev2.cdx.json", text: sbom, mode: 0o644},
+		file{name: "/usr/share/doc/rocev2/copyright", text: copyright, mode: 0o644},
+		file{name: "/usr/share/doc/rocev2/changelog.Debian.gz", text: packed(s.changelog(version)), mode: 0o644, only: "deb"}), nil
+}
+
+// changelog is what Debian's packages have: what this version is made of.
+func (s *source) changelog(version string) []byte {
+	return fmt.Appendf(nil, "rocev2 (%s-1) unstable; urgency=medium\n\n  * Version %s.\n\n -- %s  %s\n",
+		packageVersion(version), version, maintainer, s.date.Format(time.RFC1123Z))
 }
 
 // systemPackage makes a .deb or .rpm.
@@ -108,6 +117,7 @@ func (s *source) systemPackage(format string, p Platform, version string, list [
 	}
 	if format == "rpm" {
 		info.Suggests = []string{"libibverbs-utils", "perftest"}
+		info.License = license // Debian has it in the file copyright
 	}
 	scripts := map[string]*string{
 		"postinstall": &info.Scripts.PostInstall, "preremove": &info.Scripts.PreRemove, "postremove": &info.Scripts.PostRemove,
@@ -135,7 +145,7 @@ func (s *source) systemPackage(format string, p Platform, version string, list [
 	}
 	var b bytes.Buffer
 	if err := packager.Package(info, &b); err != nil {
-		return "", nil, err
+		return "", nil, fmt.Errorf("%s: %w", format, err)
 	}
 	return packager.ConventionalFileName(info), b.Bytes(), nil
 }

@@ -3,6 +3,8 @@ package release
 import (
 	"encoding/json"
 	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 )
@@ -58,5 +60,48 @@ func TestTarball(t *testing.T) {
 	second, err := tarball("x", list, time.Unix(1<<30, 0))
 	if err != nil || string(first) != string(second) {
 		t.Errorf("two archives of the same files differ: %v", err)
+	}
+}
+
+// Packages say what the repository says: while it has no license, that it has
+// none. A license that is added is not overlooked.
+func TestOwnLicense(t *testing.T) {
+	t.Parallel()
+	s := &source{dir: t.TempDir()}
+	text, err := s.ownLicense()
+	if license == "NONE" && (err != nil || !strings.Contains(string(text), "states no license")) {
+		t.Errorf("without the file LICENSE: %q, %v", text, err)
+	}
+	if err := os.WriteFile(filepath.Join(s.dir, "LICENSE"), []byte("free"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.ownLicense(); license == "NONE" && err == nil {
+		t.Error("a repository with a license makes packages that say that it has none")
+	}
+}
+
+// A folder has the files of one release; others in it stay.
+func TestRemoveOld(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	inner := filepath.Join(dir, "dist")
+	for name, text := range map[string]string{
+		"outside": "", "dist/mine": "", "dist/rocev2_1_linux_amd64.tar.gz": "",
+		"dist/SHA256SUMS": "00  rocev2_1_linux_amd64.tar.gz\n00  ../outside\n00  gone\n\n",
+	} {
+		if err := os.MkdirAll(inner, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := removeOld(inner); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]bool{"outside": true, "dist/mine": true, "dist/rocev2_1_linux_amd64.tar.gz": false} {
+		if _, err := os.Stat(filepath.Join(dir, name)); (err == nil) != want {
+			t.Errorf("%s is there: %t, want %t", name, err == nil, want)
+		}
 	}
 }
