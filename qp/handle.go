@@ -100,7 +100,7 @@ func (q *QP) Poll(now clock.Time, limit Limit, w Writer) (p Polled) {
 	out := conn.NewOutput(w, limit.Packets)
 	if q.notices.Due() {
 		if buf := out.Room(); buf != nil {
-			out.CommitNotice(q.PollNotice(buf))
+			out.Commit(q.PollNotice(buf), nil, conn.NoticePacket)
 		}
 	}
 	if q.dgram != nil {

@@ -58,6 +58,9 @@ type (
 	Arrival = conn.Arrival
 	// Writer takes packets one after the other.
 	Writer = conn.Writer
+	// PacketKind says which packets a Writer may treat in a way of their
+	// own.
+	PacketKind = conn.PacketKind
 	// Drop is why a packet had no effect.
 	Drop = conn.Drop
 	// Stats are the counters of a queue pair.
@@ -102,6 +105,13 @@ const (
 	MostReorder    = queue.MostReorder
 	NumDrops       = conn.NumDrops
 	GuardTimeout   = requester.GuardTimeout
+)
+
+// The kinds of packets.
+const (
+	OrdinaryPacket = conn.OrdinaryPacket
+	KernelFlush    = conn.KernelFlush
+	NoticePacket   = conn.NoticePacket
 )
 
 // The reasons of Drop.

@@ -34,8 +34,8 @@ func (anySink) Complete(*ib.WC) bool { return true }
 
 type scratch struct{ buf [rocev2.MaxPacketLen]byte }
 
-func (s *scratch) Room() []byte                  { return s.buf[:] }
-func (s *scratch) Commit(int, *ib.AddressVector) {}
+func (s *scratch) Room() []byte                              { return s.buf[:] }
+func (s *scratch) Commit(int, *ib.AddressVector, PacketKind) {}
 
 var xrcPeer = netip.MustParseAddr("10.0.0.9")
 

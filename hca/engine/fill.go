@@ -141,29 +141,19 @@ type linkWriter struct {
 
 func (w *linkWriter) Room() []byte { return w.batch.Room() }
 
-func (w *linkWriter) Commit(n int, to *ib.AddressVector) {
+func (w *linkWriter) Commit(n int, to *ib.AddressVector, k qp.PacketKind) {
 	path := w.q.path
-	if to != nil {
+	switch {
+	case to != nil:
 		path = w.paths.of(to)
+	case k == qp.OrdinaryPacket:
+	case k == qp.KernelFlush:
+		path = w.q.peer.linuxPath(w.cfg.Addr, path)
+	case k == qp.NoticePacket:
+		path = noticePath(&w.cfg, &w.paths, w.q)
 	}
 	w.batch.Commit(n, path)
 	w.q.turn -= int32(max(n+rocev2.ICRCLen, minTurnCost))
-}
-
-// CommitFlush implements conn.FlushWriter.
-func (w *linkWriter) CommitFlush(n int) {
-	path := w.q.path
-	w.q.path = w.q.peer.linuxPath(w.cfg.Addr, path)
-	w.Commit(n, nil)
-	w.q.path = path
-}
-
-// CommitNotice implements conn.NoticeWriter.
-func (w *linkWriter) CommitNotice(n int) {
-	path := w.q.path
-	w.q.path = noticePath(&w.cfg, &w.paths, w.q)
-	w.Commit(n, nil)
-	w.q.path = path
 }
 
 // loopWriter returns where the packets of q go, some of which pass inside the
@@ -188,13 +178,13 @@ func (w *mixedWriter) Room() []byte {
 	return w.link.Room()
 }
 
-func (w *mixedWriter) Commit(n int, to *ib.AddressVector) {
+func (w *mixedWriter) Commit(n int, to *ib.AddressVector, k qp.PacketKind) {
 	if to == nil || w.link.paths.of(to).Dst != w.link.loop.addr || !w.link.cfg.inDevice(destination(w.link.Room())) {
-		w.link.Commit(n, to)
+		w.link.Commit(n, to, k)
 		return
 	}
 	copy(w.link.loop.Room(), w.link.Room()[:n])
-	w.link.loop.Commit(n, to)
+	w.link.loop.Commit(n, to, k)
 }
 
 // destination reads the queue pair that a packet is for.
