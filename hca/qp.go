@@ -234,7 +234,11 @@ func (q *QP) modify(a *ib.Attr, mask ib.AttrMask) (sent <-chan struct{}, err err
 // flush sends what q has come to have to send. It is called as sender.flush is.
 func (q *QP) flush() {
 	s := q.shard
-	s.out.flushFor(0, q.core, s.side.has(wake.StandsBy) && !s.side.has(wake.Prompt) && !s.eng.AckDelay().AtOnce())
+	acks := engine.AcksLeave
+	if s.side.has(wake.StandsBy) && !s.side.has(wake.Prompt) {
+		acks = engine.AcksAtPost
+	}
+	s.out.flushFor(0, q.core, acks)
 }
 
 // forDevice checks attributes, opens the source port that they ask for, and

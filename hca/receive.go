@@ -98,13 +98,13 @@ func (in *intake) receiveAs(wait, later bool) (n int, taken bool) {
 	in.lock()
 	r, now := in.handle()
 	in.mu.Unlock()
-	if later && in.side.has(wake.StandsBy) && in.eng.AckDelay().MayWait(now, &r) {
+	if later && in.side.has(wake.StandsBy) && r.MayWait() && (!r.Requests || in.eng.DelayAcks(now, engine.AcksAtRequests)) {
 		in.out.defers()
 	} else {
 		if n >= wake.BulkPackets {
 			now = 0 // it took a while to handle them
 		}
-		in.out.flushFor(now, nil, false)
+		in.out.flushFor(now, nil, engine.AcksLeave)
 	}
 	in.unlock()
 	return n, r.Taken

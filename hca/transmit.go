@@ -90,7 +90,7 @@ type sender struct {
 // held, like sync.Cond.Wait. When another goroutine is sending, that one goes
 // on with what is ready now. After txBudget batches the transmitter continues
 // in the caller's place.
-func (s *sender) flush() { s.flushFor(0, nil, false) }
+func (s *sender) flush() { s.flushFor(0, nil, engine.AcksLeave) }
 
 // defers records that answers wait for the program's next call. The shard is
 // locked.
@@ -101,18 +101,15 @@ func (s *sender) defers() {
 }
 
 // flushFor is flush at the time now, which is read when it is needed if it is
-// 0, and on behalf of caller, see pump. With holdAcks it leaves lone
-// acknowledgements for the next flush: a program that polls will be back in a
-// moment, and what it has posted goes first.
-func (s *sender) flushFor(now clock.Time, caller *engine.QP, holdAcks bool) {
-	switch {
-	case !holdAcks:
-		if (s.side.has(wake.Late) || s.side.has(wake.Prompt)) && s.side.on(wake.Sent)&wake.AckFirst != 0 {
-			s.eng.AckDelay().First()
-		}
-		s.eng.AckDelay().Release()
-	case !s.sending: // else the goroutine that sends may be about to send them for another
-		s.eng.AckDelay().Hold()
+// 0, and on behalf of caller, see pump. Lone acknowledgements are left for the
+// next flush if the moment is one in which they wait: a program that polls will
+// be back, and what it has posted goes first.
+func (s *sender) flushFor(now clock.Time, caller *engine.QP, acks engine.AckMoment) {
+	if s.sending {
+		acks |= engine.AcksBeside
+	}
+	if !s.eng.DelayAcks(now, acks) && (s.side.has(wake.Late) || s.side.has(wake.Prompt)) && s.side.on(wake.Sent)&wake.AckFirst != 0 {
+		s.eng.DelayAcks(now, engine.AcksLeaveFirst)
 	}
 	s.pump(now, txBudget, caller)
 }
@@ -332,7 +329,11 @@ func (s *sender) flushDelayed() {
 func (s *sender) flushIdle() {
 	if s.side.has(wake.Late) {
 		s.lock()
-		s.flushFor(0, nil, s.side.has(wake.StandsBy) && !s.eng.AckDelay().Expired(s.now()))
+		if s.side.has(wake.StandsBy) {
+			s.flushFor(s.now(), nil, engine.AcksAtPoll)
+		} else {
+			s.flush()
+		}
 		s.unlock()
 	}
 }

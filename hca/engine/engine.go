@@ -239,8 +239,11 @@ func (e *Engine) Classes() Classes {
 // the next batch.
 func (e *Engine) FinalPackets() int { return len(e.finals.packets) }
 
-// AckDelay returns the rule for lone acknowledgements.
-func (e *Engine) AckDelay() *AckDelay { return &e.out.acks }
+// DelayAcks reports at now whether lone acknowledgements wait for the driver's
+// next call of it, and sees to it that they do, or leave with the next batches
+// (ackdelay.go). Without a call they leave. Only AcksAtPoll and AcksAtRequests
+// need the time.
+func (e *Engine) DelayAcks(now clock.Time, m AckMoment) (wait bool) { return e.out.acks.at(now, m) }
 
 // Place says where the payloads of packets from src go that are about to be
 // received, see transport.Placer. There are up to n packets of size bytes of

@@ -13,7 +13,7 @@ import (
 // sender has the queue pairs write packets when it is their turn.
 type sender struct {
 	*shared
-	acks AckDelay
+	acks delayedAcks
 	link linkWriter
 	mix  mixedWriter
 }
@@ -21,7 +21,7 @@ type sender struct {
 func newSender(s *shared) sender {
 	return sender{
 		shared: s,
-		acks:   AckDelay{waiting: list{kind: listDelayed}, turns: &s.turns},
+		acks:   delayedAcks{waiting: list{kind: listDelayed}, turns: &s.turns},
 		link:   linkWriter{shared: s},
 	}
 }
