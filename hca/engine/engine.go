@@ -42,21 +42,6 @@ type Engine struct {
 	notices qp.NoticeGate // of the port, see qp.NotifyPerPort
 }
 
-// shared is what the way in and the way out have in common.
-type shared struct {
-	cfg      Config
-	sink     Sink
-	table    table
-	turns    turns
-	peers    peers
-	timers   timers
-	finals   finals
-	paths    paths // of datagrams
-	loop     loopback
-	counters Counters
-	now      clock.Time // of the latest batch
-}
-
 // New makes an engine without queue pairs.
 func New(c Config) *Engine {
 	c.Shards = max(c.Shards, 1)
