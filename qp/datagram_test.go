@@ -68,7 +68,7 @@ func TestUnreliablePages(t *testing.T) {
 			if p.b.Stats().RecvDone == 1 {
 				break
 			}
-			if p.b.Stats().Drops[DropNotPresent] != id+1 {
+			if p.b.Stats().Drops.NotPresent != id+1 {
 				t.Fatalf("%v: message %d: %v", typ, id, p.b.Stats().Drops)
 			}
 		}
@@ -76,7 +76,7 @@ func TestUnreliablePages(t *testing.T) {
 		if typ == ib.UD {
 			at = rocev2.GRHLen
 		}
-		if p.b.Stats().RecvDone != 1 || !bytes.Equal(p.b.mem[at:][:n], p.a.mem[:n]) || p.b.Stats().Drops[DropNotPresent] == 0 {
+		if p.b.Stats().RecvDone != 1 || !bytes.Equal(p.b.mem[at:][:n], p.a.mem[:n]) || p.b.Stats().Drops.NotPresent == 0 {
 			t.Errorf("%v: %d received, %v", typ, p.b.Stats().RecvDone, p.b.Stats().Drops)
 		}
 	}

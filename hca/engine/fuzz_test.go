@@ -8,7 +8,6 @@ import (
 
 	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/internal/captures"
-	"github.com/gosoftroce/rocev2/qp"
 	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/transport"
 )
@@ -276,7 +275,7 @@ func TestDeviceSeedsHit(t *testing.T) {
 			size := 2 * int(in[3])
 			p.shoot([]byte{byte(i), aimed, 0, in[3]}, in[shotHeader:shotHeader+size])
 			s := p.qps[i].Core().Stats()
-			dropped := s.RxPackets - s.Drops[qp.DropNone]
+			dropped := s.Drops.Total()
 			if hit[info.Service]++; info.First && dropped > 0 {
 				t.Errorf("%v is dropped by queue pair %d, %v", info.Name, i, k.typ)
 			}

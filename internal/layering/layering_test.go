@@ -40,7 +40,7 @@ var layers = map[string][]string{
 	"qp/queue":     {"rocev2/clock", "rocev2", "ib", "memreg"},
 	"qp/cc":        {"rocev2/clock"},
 	"qp/trace":     {"rocev2", "ib"},
-	"qp/conn":      {"rocev2/clock", "rocev2", "ib", "memreg", "qp/queue", "qp/cc", "qp/trace"},
+	"qp/conn":      {"internal/counters", "rocev2/clock", "rocev2", "ib", "memreg", "qp/queue", "qp/cc", "qp/trace"},
 	"qp/requester": {"rocev2/clock", "rocev2", "ib", "memreg", "qp/queue", "qp/cc", "qp/trace", "qp/conn"}, // never the responder
 	"qp/responder": {"rocev2/clock", "rocev2", "ib", "memreg", "qp/queue", "qp/cc", "qp/conn"},             // never the requester
 	"qp/datagram":  {"rocev2/clock", "rocev2", "ib", "memreg", "qp/queue", "qp/cc", "qp/conn"},             // neither of the two
@@ -76,7 +76,7 @@ var layers = map[string][]string{
 	"hca/wake":   {"rocev2/clock"},
 	"hca":        {"rocev2/clock", "hca/wake", "hca/task", "internal/heap", "rocev2", "ib", "memreg", "qp", "hca/engine", "transport", "transport/udp", "fabric", "internal/ifaddrs"},
 
-	"verbs": {"internal/counters", "hca/task", "rocev2", "ib", "memreg", "memreg/mapping", "qp", "qp/cc", "qp/trace", "transport", "transport/udp", "transport/shm", "transport/lease", "transport/owner", "hca"},
+	"verbs": {"hca/task", "rocev2", "ib", "memreg", "memreg/mapping", "qp", "qp/conn", "qp/cc", "qp/trace", "transport", "transport/udp", "transport/shm", "transport/lease", "transport/owner", "hca"},
 
 	// Faces beside verbs may import hca, too: verbs.HCA has the adapter
 	// below a device.
