@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"slices"
 	"time"
 
 	"github.com/gosoftroce/rocev2/rocev2/clock"
@@ -110,9 +111,9 @@ const (
 
 // delayedAcks are the lone acknowledgements of an engine that wait.
 type delayedAcks struct {
-	on      bool // lone acknowledgements wait
-	first   bool // they leave before requests
-	waiting list // queue pairs with one that waits
+	on      bool  // lone acknowledgements wait
+	first   bool  // they leave before requests
+	waiting []*QP // queue pairs with one that waits
 	timing  ackDelay
 	turns   *turns
 }
@@ -135,9 +136,24 @@ func (d *delayedAcks) at(now clock.Time, m AckMoment) (wait bool) {
 	case !wait:
 		d.on = false
 		d.timing.sent()
-		for !d.waiting.empty() {
-			d.turns.push(d.waiting.pop())
-		}
+		d.release()
 	}
 	return wait
+}
+
+// release has those that wait come to their turn.
+func (d *delayedAcks) release() {
+	for i, q := range d.waiting {
+		q.delayed, d.waiting[i] = false, nil
+		d.turns.push(q)
+	}
+	d.waiting = d.waiting[:0]
+}
+
+// forget takes out a queue pair that goes.
+func (d *delayedAcks) forget(q *QP) {
+	if q.delayed {
+		q.delayed = false
+		d.waiting = slices.DeleteFunc(d.waiting, func(w *QP) bool { return w == q })
+	}
 }

@@ -57,7 +57,6 @@ func New(c Config) *Engine {
 	e := &Engine{shared: shared{
 		cfg:   c,
 		sink:  c.Sink,
-		turns: newTurns(),
 		peers: peers{limit: c.window().MaxBytes},
 		loop:  newLoopback(&c),
 		paths: paths{src: c.Addr},
@@ -97,6 +96,7 @@ func (e *Engine) NewQP(c qp.Config, user any) (*QP, error) {
 	}
 	q := &QP{User: user, qpn: qpn, held: held, core: core, ref: new(timerRef), class: e.cfg.class(0)}
 	q.ref.q = q
+	q.fresh.Value, q.round.Value, q.limited.Value = q, q, q
 	if !core.Connected() {
 		q.mtu = int32(c.PortMTU.Bytes())
 		q.loops = e.loop.addr.IsValid()
@@ -200,7 +200,7 @@ func (e *Engine) Fill(now clock.Time, out *transport.TxBatch, classes Classes) (
 	if len(e.loop.ends) > 0 {
 		e.in.loopBack(now, &r, &e.loop)
 	}
-	r.Held = e.out.acks.waiting.head != nil
+	r.Held = len(e.out.acks.waiting) > 0
 	return r
 }
 
@@ -299,7 +299,7 @@ func (e *Engine) Attach(q *QP, group netip.Addr) bool { return e.in.groups.attac
 func (e *Engine) Detach(q *QP, group netip.Addr) bool { return e.in.groups.detach(q, group) }
 
 // Attached returns how many queue pairs are attached to a group.
-func (e *Engine) Attached(group netip.Addr) int { return len(e.in.groups[group]) }
+func (e *Engine) Attached(group netip.Addr) int { return len(e.in.groups.members[group]) }
 
 // Hold returns a number that no queue pair has, and holds it for Release or
 // NewQP (hold.go).
@@ -347,7 +347,7 @@ func (e *Engine) Destroy(q *QP) {
 		q.held = false
 	}
 	e.turns.remove(q)
-	e.out.acks.waiting.remove(q)
+	e.out.acks.forget(q)
 	e.timers.cancel(q)
 	q.ref.q = nil
 	e.peers.disconnect(q)

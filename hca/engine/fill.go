@@ -21,7 +21,7 @@ type sender struct {
 func newSender(s *shared) sender {
 	return sender{
 		shared: s,
-		acks:   delayedAcks{waiting: list{kind: listDelayed}, turns: &s.turns},
+		acks:   delayedAcks{turns: &s.turns},
 		link:   linkWriter{shared: s},
 	}
 }
@@ -118,8 +118,9 @@ func (s *sender) pull(now clock.Time, q *QP) bool {
 		if allowance == 0 {
 			s.peers.stop(q, false)
 		}
-		if p.AckDelayed {
-			s.acks.waiting.push(q)
+		if p.AckDelayed && !q.delayed {
+			q.delayed = true
+			s.acks.waiting = append(s.acks.waiting, q)
 		}
 		if p.Deadline != 0 {
 			s.timers.schedule(now, q, p.Deadline)
