@@ -11,6 +11,7 @@ import (
 
 	"github.com/gosoftroce/rocev2/hca/wake"
 	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/internal/list"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
@@ -33,8 +34,7 @@ type CQ struct {
 	raised  bool // a lost entry has raised an event, perhaps before Resize
 	closed  bool
 
-	listed     bool // in the list of the channel, whose lock guards it
-	next, prev *CQ  // there
+	notified list.Element[CQ] // its place in the channel, whose lock guards it
 
 	parker parker
 	spin   atomic.Int32 // polls before parking: what has been worth while
@@ -91,6 +91,7 @@ func (c *Context) CreateCQ(n int, ch *CompChannel, opts ...CQOption) (*CQ, error
 		return nil, err
 	}
 	cq := &CQ{owner: c, config: config, channel: ch, size: ringSize(n)}
+	cq.notified.Value = cq
 	cq.parker.init(c.dev, config.shard)
 	cq.spin.Store(int32(c.dev.spin))
 	if err := c.adopt(cq, kindCQ); err != nil {

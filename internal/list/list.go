@@ -36,6 +36,14 @@ func (l *List[T]) Front() *T {
 	return l.root.next.Value
 }
 
+// Back returns the last value, nil if there is none.
+func (l *List[T]) Back() *T {
+	if l.n == 0 {
+		return nil
+	}
+	return l.root.prev.Value
+}
+
 // PushBack adds an element, which is in no list, after all others.
 func (l *List[T]) PushBack(e *Element[T]) {
 	if l.root.next == nil {

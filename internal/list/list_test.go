@@ -41,6 +41,9 @@ func TestListIsASlice(t *testing.T) {
 				}
 				want = want[1:]
 			}
+			if l.Len() > 0 && l.Back() != want[len(want)-1] || l.Len() == 0 && l.Back() != nil {
+				t.Fatalf("seed %d: the last one is another", seed)
+			}
 			var got []*item
 			for x := l.Front(); x != nil; x = x.place.Next() {
 				got = append(got, x)
