@@ -218,7 +218,7 @@ func (q *QP) modify(a *ib.Attr, mask ib.AttrMask) (sent <-chan struct{}, err err
 	if mask&ib.AttrAV != 0 {
 		q.owner.dev.use.connect(&a.AV)
 	}
-	q.flush()
+	q.transmit()
 	if mask&ib.AttrState != 0 && (a.State == ib.StateErr || a.State == ib.StateReset) {
 		sent = s.out.sendFinal()
 	}
@@ -231,14 +231,15 @@ func (q *QP) modify(a *ib.Attr, mask ib.AttrMask) (sent <-chan struct{}, err err
 	return sent, nil
 }
 
-// flush sends what q has come to have to send. It is called as sender.flush is.
-func (q *QP) flush() {
+// transmit sends what q has come to have to send. It is called as
+// sender.transmit is.
+func (q *QP) transmit() {
 	s := q.shard
 	acks := engine.AcksLeave
 	if s.side.has(wake.StandsBy) && !s.side.has(wake.Prompt) {
 		acks = engine.AcksAtPost
 	}
-	s.out.flushFor(0, q.core, acks)
+	s.out.transmitFor(0, q.core, acks)
 }
 
 // forDevice checks attributes, opens the source port that they ask for, and
@@ -307,7 +308,7 @@ func (q *QP) PostSend(wrs []ib.SendWR) (int, error) {
 		return 0, ErrClosed
 	}
 	n, err := s.eng.PostSend(q.core, wrs)
-	q.flush()
+	q.transmit()
 	return n, err
 }
 
@@ -321,7 +322,7 @@ func (q *QP) PostSends(wrs []ib.SendWR) (int, error) {
 		return 0, ErrClosed
 	}
 	n, err := s.eng.PostSends(q.core, wrs)
-	q.flush()
+	q.transmit()
 	return n, err
 }
 

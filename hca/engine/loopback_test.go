@@ -32,7 +32,7 @@ func TestLoopbackLeavesOthersTheirTurn(t *testing.T) {
 		}
 	}
 	h.held = false
-	h.flush()
+	h.transmit()
 	h.waitOK(1)
 }
 

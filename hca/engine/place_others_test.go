@@ -274,8 +274,8 @@ func TestPlacedReadMarked(t *testing.T) {
 		t.Errorf("%+v, %d packets are counted as marked, want 4", r, got)
 	}
 	a.held, b.held = false, false
-	a.flush()
-	b.flush()
+	a.transmit()
+	b.transmit()
 	b.waitOK(1)
 	if !bytes.Equal(b.mem[:8<<10], a.mem[:8<<10]) {
 		t.Error("not what was read")

@@ -281,7 +281,7 @@ func TestRunOfAConnectionThatFails(t *testing.T) {
 		a.post(qa, ib.OpRead, b, 60<<10)
 		a.write(qa, b, 1)
 		a.held = false
-		a.flush()
+		a.transmit()
 		a.wait(3)
 		w.sleep(time.Second)
 		w.note("%v %+v %+v", a.done, a.e.QPStats(), a.e.counters)
