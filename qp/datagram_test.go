@@ -314,7 +314,7 @@ func TestUCCongestion(t *testing.T) {
 		must(t, p.pkt.Parse(p.buf[:n+rocev2.ICRCLen]))
 		p.b.handleMarked(p.now, p.a.addr, &p.pkt)
 	}
-	if !p.b.Ready().Answers {
+	if p.b.Ready().Owes != OwesAnswers {
 		t.Error("no notification waits")
 	}
 	p.run()
@@ -328,7 +328,7 @@ func TestUCCongestion(t *testing.T) {
 	n := p.a.poll(p.now, p.buf)
 	must(t, p.pkt.Parse(p.buf[:n+rocev2.ICRCLen]))
 	p.b.handleMarked(p.now, p.a.addr, &p.pkt)
-	if s := p.b.Stats(); s.ECNMarked != 1 || p.b.Ready().Answers || s.RecvDone != 1 {
-		t.Errorf("UD: %d marked, a notification waits: %v", s.ECNMarked, p.b.Ready().Answers)
+	if s := p.b.Stats(); s.ECNMarked != 1 || p.b.Ready().Owes == OwesAnswers || s.RecvDone != 1 {
+		t.Errorf("UD: %d marked, a notification waits: %v", s.ECNMarked, p.b.Ready().Owes == OwesAnswers)
 	}
 }

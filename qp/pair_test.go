@@ -12,7 +12,6 @@ import (
 
 	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/memreg"
-	"github.com/gosoftroce/rocev2/qp/responder"
 	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/rocev2/clock"
 )
@@ -85,7 +84,7 @@ func (e *testEnd) poll(now clock.Time, buf []byte) int {
 func (e *testEnd) Room() []byte                                    { return e.buf }
 func (e *testEnd) Commit(n int, _ *ib.AddressVector, _ PacketKind) { e.n = n }
 
-func (e *testEnd) ackDelayed() bool { return e.delay && e.halves.resp.Owes() == responder.AckMayWait }
+func (e *testEnd) ackDelayed() bool { return e.delay && e.halves.resp.Owes() == OwesAck }
 
 // handle hands a packet to e that came from src.
 func (e *testEnd) handle(now clock.Time, src netip.Addr, p *rocev2.Packet) Drop {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 
 	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/qp"
 )
 
 // touched follows every input to the QP of this side.
@@ -36,7 +37,7 @@ func (s *side) drained() {
 		s.w.fail("%s: a timer runs in ERR", s.name)
 	case s.ep.State() == ib.StateErr && s.ep.Halves().Held() > 0:
 		s.w.fail("%s: packets are held in ERR", s.name)
-	case s.next == len(s.ops) && armed && s.ep.Halves().Held() == 0 && !s.ep.Ready().Answers:
+	case s.next == len(s.ops) && armed && s.ep.Halves().Held() == 0 && s.ep.Ready().Owes != qp.OwesAnswers:
 		s.w.fail("%s: all %d requests are done and a timer runs", s.name, len(s.ops))
 	}
 }
