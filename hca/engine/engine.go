@@ -204,8 +204,15 @@ func (e *Engine) Fill(now clock.Time, out *transport.TxBatch, classes Classes) (
 	return r
 }
 
+// Settle ends the turns that come first of queue pairs that have nothing to
+// send, as Fill would. After it Pending reports true only where Fill has a queue
+// pair to ask.
+func (e *Engine) Settle() { e.out.settle() }
+
 // Pending reports whether there may be something to send.
-func (e *Engine) Pending() bool { return len(e.finals.packets) > 0 || e.out.pending() }
+func (e *Engine) Pending() bool {
+	return len(e.finals.packets) > 0 || e.turns.front(AllClasses) != nil || e.peers.admits()
+}
 
 // Classes returns the classes in which a queue pair has its turn, or a packet
 // waits. It ends no turn, so it may say so of one that has nothing to send.

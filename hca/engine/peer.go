@@ -3,6 +3,7 @@ package engine
 import (
 	"math"
 	"net/netip"
+	"slices"
 
 	"github.com/gosoftroce/rocev2/internal/list"
 	"github.com/gosoftroce/rocev2/qp"
@@ -231,6 +232,13 @@ func (p *peers) stop(q *QP, first bool) {
 // admitLook is how many peers are looked at before each turn, unless no queue
 // pair has anything to send.
 const admitLook = 8
+
+// admits reports whether admit would let a queue pair go on.
+func (p *peers) admits() bool {
+	return slices.ContainsFunc(p.limited, func(a *account) bool {
+		return a.admitted == nil && a.waiting.Len() > 0 && a.inFlight < a.limit
+	})
+}
 
 // admit lets the queue pairs that a peer's limit has stopped go on when there
 // is room again, one after the other: what an acknowledgement frees is for the

@@ -233,10 +233,12 @@ func TestWhatFollowsFromARun(t *testing.T) {
 		if to.e.Pending() {
 			t.Errorf("%v: all was sent, and there is more", op)
 		}
-		if to.e.Receive(to.w.now, packets[6:11]); to.e.Pending() {
+		to.e.Receive(to.w.now, packets[6:11])
+		if to.e.Settle(); to.e.Pending() {
 			t.Errorf("%v: the queue pair has a turn after a run that nothing is to be said to", op)
 		}
-		if to.e.Receive(to.w.now, packets[11:]); op != ib.OpRead && !to.e.Pending() {
+		to.e.Receive(to.w.now, packets[11:])
+		if to.e.Settle(); op != ib.OpRead && !to.e.Pending() {
 			t.Errorf("%v: the queue pair has no turn after the end of its message", op)
 		}
 	}
