@@ -299,7 +299,7 @@ func fuzzUnreliable(t *testing.T, typ ib.QPType, data []byte, sizes uint8) {
 		}
 	}
 	if typ != ib.UC && !bytes.Equal(guard, p.b.mem[32768:]) {
-		t.Fatalf("%v: memory that nobody named was written", typ)
+		t.Fatalf("%v: memory that no request named was written", typ)
 	}
 }
 

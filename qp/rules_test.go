@@ -137,7 +137,7 @@ func TestCredits(t *testing.T) {
 		t.Errorf("%d sends completed, want 4", got)
 	}
 	if s := p.b.Stats(); s.RNRSent != 1 || s.Drops.OutOfOrder != 0 {
-		t.Errorf("beyond the credits went more than one probe: %d RNR NAKs, %d packets behind it", s.RNRSent, s.Drops.OutOfOrder)
+		t.Errorf("beyond the credits went more than one probe: %d RNR NAKs, %d packets after it", s.RNRSent, s.Drops.OutOfOrder)
 	}
 	for range 4 {
 		must(t, p.b.PostRecv(&ib.RecvWR{}))

@@ -154,7 +154,7 @@ func TestNoRunAcrossAges(t *testing.T) {
 		}
 		to.e.Receive(to.w.now, packets[1:6])
 		if done := to.run(t, packets[6:]); done != 3 {
-			t.Errorf("%v: a run of %d behind it, want 3", op, done)
+			t.Errorf("%v: a run of %d after it, want 3", op, done)
 		}
 	}
 }
@@ -169,7 +169,7 @@ func TestNoRunBehindREADs(t *testing.T) {
 		a.post(qa, ib.OpRead, b, 3<<10)
 		a.waitOK(1)
 		if done := a.run(t, responses(a, b, rocev2.PSN(3*i+3))); done != 0 {
-			t.Fatalf("a run of %d responses behind %d READs", done, i+1)
+			t.Fatalf("a run of %d responses after %d READs", done, i+1)
 		}
 	}
 }
@@ -226,7 +226,7 @@ func TestWhatFollowsFromARun(t *testing.T) {
 			t.Errorf("%v: a run is %+v", op, r)
 		}
 		if less := inFlight - to.e.Usage().InFlight; op == ib.OpRead && less < 5<<10 {
-			t.Errorf("%v: %d bytes less are in flight behind a run of 5 KiB", op, less)
+			t.Errorf("%v: %d bytes less are in flight after a run of 5 KiB", op, less)
 		}
 		to.w.tx.Reset()
 		to.e.Fill(to.w.now, to.w.tx, AllClasses)

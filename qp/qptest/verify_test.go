@@ -276,7 +276,7 @@ func (s *side) recvDone(wc *ib.WC) {
 		r.n = -1
 	}
 	if !bytes.Equal(got[used:], had[used:]) {
-		w.fail("%s: receive %d changed bytes behind the %d it received", s.name, id, used)
+		w.fail("%s: receive %d changed bytes after the %d it received", s.name, id, used)
 	}
 	spread(s.shadow, s.recv, r.slots, got)
 	for _, sl := range r.slots {
@@ -368,7 +368,7 @@ func (w *world) checkGuards() {
 				end = sp.off + sp.n
 			}
 			if !bytes.Equal(s.at(s.readonly), s.shadow[s.readonly.off:][:s.readonly.n]) {
-				w.fail("%s: a region that nobody may write to has changed", s.name)
+				w.fail("%s: a region that may not be written has changed", s.name)
 			}
 		}
 	}

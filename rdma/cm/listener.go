@@ -53,7 +53,7 @@ func (c *ListenConfig) fill() error {
 			return fmt.Errorf("cm: port space TCP is for connections, not for queue pairs of type UD")
 		}
 	default:
-		return fmt.Errorf("cm: nobody can listen for queue pairs of type %v; use RC, UC, UD or XRCTarget", c.Type)
+		return fmt.Errorf("cm: there is no listener for queue pairs of type %v; use RC, UC, UD or XRCTarget", c.Type)
 	}
 	return nil
 }
