@@ -211,7 +211,7 @@ func (e *Engine) Settle() { e.out.settle() }
 
 // Pending reports whether there may be something to send.
 func (e *Engine) Pending() bool {
-	return len(e.finals.packets) > 0 || e.turns.front(AllClasses) != nil || e.peers.admits()
+	return len(e.finals.packets) > 0 || e.turns.front(AllClasses) != nil || len(e.peers.limited) > 0 && e.peers.admits()
 }
 
 // Classes returns the classes in which a queue pair has its turn, or a packet
