@@ -368,7 +368,7 @@ func (q *QP) destroy() {
 	s.domains.add(q.core.Core(), -1)
 	s.eng.Destroy(q.core)
 	sent := s.out.sendFinal()
-	if s.eng.Settle(); s.eng.Pending() { // it has left room for others
+	if s.eng.Settle() { // it has left room for others
 		s.forwarded.tell()
 	}
 	s.unlock()

@@ -199,10 +199,7 @@ func (s *sender) sendBatches(now clock.Time, batches int, caller *engine.QP) (mo
 
 // wantsOut reports whether there may be something to send, or a goroutine waits
 // until there is not.
-func (s *sender) wantsOut() bool {
-	s.eng.Settle()
-	return s.sent != nil || s.eng.Pending()
-}
+func (s *sender) wantsOut() bool { return s.sent != nil || s.eng.Settle() }
 
 // send sends the batch, and then takes what has come meanwhile if the batch is
 // long: the acknowledgements that let the next one go. It is called as

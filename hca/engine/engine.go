@@ -205,9 +205,9 @@ func (e *Engine) Fill(now clock.Time, out *transport.TxBatch, classes Classes) (
 }
 
 // Settle ends the turns that come first of queue pairs that have nothing to
-// send, as Fill would. After it Pending reports true only where Fill has a queue
-// pair to ask.
-func (e *Engine) Settle() { e.out.settle() }
+// send, as Fill would, and returns what Pending reports then: true only where
+// Fill has a queue pair to ask.
+func (e *Engine) Settle() (pending bool) { return e.out.settle() || len(e.finals.packets) > 0 }
 
 // Pending reports whether there may be something to send.
 func (e *Engine) Pending() bool {

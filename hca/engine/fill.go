@@ -45,11 +45,14 @@ func (s *sender) fill(now clock.Time, out *transport.TxBatch, classes Classes) {
 	s.link.batch, s.link.q = nil, nil
 }
 
-// settle ends the quiet turns that come first.
-func (s *sender) settle() {
-	for q := s.next(AllClasses); q != nil && q.quiet; q = s.next(AllClasses) {
+// settle ends the quiet turns that come first, and reports whether there is
+// another one.
+func (s *sender) settle() bool {
+	q := s.next(AllClasses)
+	for ; q != nil && q.quiet; q = s.next(AllClasses) {
 		s.pass(s.now, q)
 	}
+	return q != nil
 }
 
 // next returns the queue pair of some classes whose turn it is to send, nil if

@@ -234,11 +234,11 @@ func TestWhatFollowsFromARun(t *testing.T) {
 			t.Errorf("%v: all was sent, and there is more", op)
 		}
 		to.e.Receive(to.w.now, packets[6:11])
-		if to.e.Settle(); to.e.Pending() {
+		if to.e.Settle() {
 			t.Errorf("%v: the queue pair has a turn after a run that nothing is to be said to", op)
 		}
 		to.e.Receive(to.w.now, packets[11:])
-		if to.e.Settle(); op != ib.OpRead && !to.e.Pending() {
+		if pending := to.e.Settle(); op != ib.OpRead && !pending {
 			t.Errorf("%v: the queue pair has no turn after the end of its message", op)
 		}
 	}
