@@ -80,8 +80,8 @@ type victimKind struct {
 	self   bool // its peer is the victim itself
 }
 
-// victimShared is the first of victimKinds that takes its receives from the shared
-// receive queue.
+// victimShared is the first of victimKinds that takes its receives from the
+// shared receive queue.
 const victimShared = 27
 
 // victimKinds are the queue pairs of a victim.

@@ -148,9 +148,9 @@ type scratch struct{ wc [16]verbs.WC }
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
 // lead waits for completions, or until interrupted, and handles them. c.mu is
-// held; it is given up meanwhile. The caller has become the leader, and is it no
-// more afterwards: no other call takes completions, so that they are handled in
-// order.
+// held; it is given up meanwhile. The caller has become the leader, and is it
+// no more afterwards: no other call takes completions, so that they are handled
+// in order.
 func (c *Conn) lead() {
 	if c.stop == nil {
 		c.stop = newInterrupt()
