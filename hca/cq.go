@@ -30,9 +30,6 @@ type CQ struct {
 	tail    uint32  // next to fill
 	seldom  *seldom // nil before the first use
 	channel *CompChannel
-	armed   armState
-	raised  bool // a lost entry has raised an event, perhaps before Resize
-	closed  bool
 
 	notified list.Element[CQ] // its place in the channel, whose lock guards it
 
@@ -45,6 +42,11 @@ type CQ struct {
 	handlerDue   atomic.Bool
 	handlerCalls atomic.Int32 // asked for and not done
 	handlerOver  bool         // the handler has learned that the queue is closed; guarded by handlerCalls
+
+	// Guarded by mu, and here because there is room.
+	armed  armState
+	raised bool // a lost entry has raised an event, perhaps before Resize
+	closed bool
 
 	foreign atomic.Bool // queue pairs of other shards than that of the vector complete into it
 }
