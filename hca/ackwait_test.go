@@ -82,7 +82,7 @@ func TestAckLeavesBesideAWaiter(t *testing.T) {
 			b.wantSent("the acknowledgement waits", before, 0)
 			time.Sleep(2 * wake.MaxStandbyTick)
 			synctest.Wait()
-			b.wantSent("nobody looks", before, 1)
+			b.wantSent("nothing looks", before, 1)
 			deliver()
 			a.waitOK(1)
 			time.Sleep(10 * wake.MaxStandbyTick)

@@ -3,6 +3,8 @@ package hca
 import (
 	"context"
 	"sync"
+
+	"github.com/gosoftroce/rocev2/internal/list"
 )
 
 // CompChannel is a completion channel: it tells a sleeping program which of
@@ -12,9 +14,9 @@ import (
 type CompChannel struct {
 	owner *Context
 
-	mu          sync.Mutex
-	first, last *CQ // those with a notification, linked by their next and prev
-	closed      bool
+	mu       sync.Mutex
+	notified list.List[CQ] // those with a notification
+	closed   bool
 
 	parker parker
 }
@@ -37,16 +39,10 @@ func (c *Context) CreateCompChannel(aside bool) (*CompChannel, error) {
 func (ch *CompChannel) add(cq *CQ) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
-	if ch.closed || cq.listed {
+	if ch.closed || cq.notified.In() {
 		return
 	}
-	cq.listed, cq.prev = true, ch.last
-	if ch.last == nil {
-		ch.first = cq
-	} else {
-		ch.last.next = cq
-	}
-	ch.last = cq
+	ch.notified.PushBack(&cq.notified)
 }
 
 func (ch *CompChannel) forget(cq *CQ) {
@@ -57,20 +53,9 @@ func (ch *CompChannel) forget(cq *CQ) {
 
 // remove takes cq out of the list, if it is there. The caller holds mu.
 func (ch *CompChannel) remove(cq *CQ) {
-	if !cq.listed {
-		return
+	if cq.notified.In() {
+		ch.notified.Remove(&cq.notified)
 	}
-	if cq.prev == nil {
-		ch.first = cq.next
-	} else {
-		cq.prev.next = cq.next
-	}
-	if cq.next == nil {
-		ch.last = cq.prev
-	} else {
-		cq.next.prev = cq.prev
-	}
-	cq.listed, cq.next, cq.prev = false, nil, nil
 }
 
 // Get waits for a notification and returns the queue that it is about. The
@@ -93,7 +78,7 @@ func (ch *CompChannel) available() (bool, error) {
 	if ch.closed {
 		return false, ErrClosed
 	}
-	return ch.first != nil, nil
+	return ch.notified.Len() > 0, nil
 }
 
 func (ch *CompChannel) take() (*CQ, error) {
@@ -102,12 +87,11 @@ func (ch *CompChannel) take() (*CQ, error) {
 	if ch.closed {
 		return nil, ErrClosed
 	}
-	cq := ch.first
-	if cq == nil {
+	if ch.notified.Len() == 0 {
 		return nil, nil
 	}
-	ch.remove(cq)
-	if ch.first != nil {
+	cq := ch.notified.PopFront()
+	if ch.notified.Len() > 0 {
 		ch.parker.signal() // another waiter may be parked
 	}
 	return cq, nil
@@ -122,8 +106,8 @@ func (ch *CompChannel) Close() error {
 		return nil
 	}
 	ch.closed = true
-	for ch.first != nil {
-		ch.remove(ch.first)
+	for ch.notified.Len() > 0 {
+		ch.notified.PopFront()
 	}
 	ch.mu.Unlock()
 	ch.parker.close()

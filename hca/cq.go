@@ -12,6 +12,7 @@ import (
 	"github.com/gosoftroce/rocev2/hca/strict"
 	"github.com/gosoftroce/rocev2/hca/wake"
 	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/internal/list"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
@@ -31,13 +32,8 @@ type CQ struct {
 	tail    uint32  // next to fill
 	seldom  *seldom // nil before the first use
 	channel *CompChannel
-	armed   armState
-	raised  bool // a lost entry has raised an event, perhaps before Resize
-	closed  bool
-	ended   bool // it is closed, or in strict mode an entry was lost
 
-	listed     bool // in the list of the channel, whose lock guards it
-	next, prev *CQ  // there
+	notified list.Element[CQ] // its place in the channel, whose lock guards it
 
 	parker parker
 	spin   atomic.Int32 // polls before parking: what has been worth while
@@ -48,6 +44,12 @@ type CQ struct {
 	handlerDue   atomic.Bool
 	handlerCalls atomic.Int32 // asked for and not done
 	handlerOver  bool         // the handler has learned that the queue is closed; guarded by handlerCalls
+
+	// Guarded by mu, and here because there is room.
+	armed  armState
+	raised bool // a lost entry has raised an event, perhaps before Resize
+	closed bool
+	ended  bool // it is closed, or in strict mode an entry was lost
 
 	foreign atomic.Bool // queue pairs of other shards than that of the vector complete into it
 }
@@ -94,6 +96,7 @@ func (c *Context) CreateCQ(n int, ch *CompChannel, opts ...CQOption) (*CQ, error
 		return nil, err
 	}
 	cq := &CQ{owner: c, config: config, checks: c.dev.checks, channel: ch, size: ringSize(n)}
+	cq.notified.Value = cq
 	cq.parker.init(c.dev, config.shard)
 	cq.spin.Store(int32(c.dev.spin))
 	if err := c.adopt(cq, kindCQ); err != nil {

@@ -61,11 +61,11 @@ func TestCompChannelIsFair(t *testing.T) {
 	if err := ch.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ch.Get(t.Context()); !errors.Is(err, ErrClosed) || cqs[2].listed {
-		t.Errorf("closed: %v, still listed %v", err, cqs[2].listed)
+	if _, err := ch.Get(t.Context()); !errors.Is(err, ErrClosed) || cqs[2].notified.In() {
+		t.Errorf("closed: %v, still listed %v", err, cqs[2].notified.In())
 	}
 	cqs[3].Arm(false)
-	if !complete(cqs[3], ib.WC{}) || cqs[3].listed {
+	if !complete(cqs[3], ib.WC{}) || cqs[3].notified.In() {
 		t.Error("a queue of a closed channel does not work on")
 	}
 }
@@ -200,8 +200,8 @@ func TestCQCloseStorm(t *testing.T) {
 			}
 		})
 		wg.Wait()
-		if cq.listed || o.events.n != 0 || cq.seldom != nil && len(cq.seldom.back) != 0 {
-			t.Fatalf("left: listed %v, %d events", cq.listed, o.events.n)
+		if cq.notified.In() || o.events.n != 0 || cq.seldom != nil && len(cq.seldom.back) != 0 {
+			t.Fatalf("left: listed %v, %d events", cq.notified.In(), o.events.n)
 		}
 	}
 }

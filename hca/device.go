@@ -244,7 +244,7 @@ func (d *Device) Progress() bool {
 // Settle sends the answers that Progress has left.
 func (d *Device) Settle() {
 	for _, s := range d.shards {
-		s.out.flushDelayed()
+		s.out.transmitDelayed()
 	}
 }
 

@@ -157,7 +157,7 @@ func (d *Driven) poll() bool {
 }
 
 // giveTurn waits until q has sent what it has, or has had a turn. It is called
-// as flush is.
+// as transmit is.
 func (d *Driven) giveTurn(q *engine.QP) {
 	for range turnPackets {
 		if !q.Pending() || d.driver.Task() == nil {

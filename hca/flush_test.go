@@ -112,7 +112,7 @@ func TestFlushOfBrokenDisk(t *testing.T) {
 			}
 		}
 		if v, _ := p.diskMR.Region().Load64(8); v != 0 {
-			t.Error("what is behind the FLUSH was executed")
+			t.Error("what is after the FLUSH was executed")
 		}
 	})
 }

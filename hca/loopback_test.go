@@ -253,7 +253,7 @@ func TestLoopbackTimers(t *testing.T) {
 				t.Errorf("%v after %v", wc[0].Status, d)
 			}
 			if n := h.dev.Stats().Drops["unknown_qpn"]; n == 0 {
-				t.Error("packets to nobody are not counted")
+				t.Error("packets to no queue pair are not counted")
 			}
 			h.must(h.dev.Close())
 		})

@@ -151,7 +151,7 @@ func (p *parker) parkAsOwner(ctx context.Context, r *receiver, w waitable) error
 		return ok || err != nil || ctx.Err() != nil
 	}
 	for {
-		r.in.out.flushDelayed()
+		r.in.out.transmitDelayed()
 		r.lookLonger(false, over)
 		p.inWait.Store(true)
 		act := r.side.on(wake.Blocks)

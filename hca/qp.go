@@ -223,7 +223,7 @@ func (q *QP) modify(a *ib.Attr, mask ib.AttrMask) (sent <-chan struct{}, err err
 	if mask&ib.AttrAV != 0 {
 		q.owner.dev.use.connect(q.typ, q.QPN(), a)
 	}
-	q.flush()
+	q.transmit()
 	if mask&ib.AttrState != 0 && (a.State == ib.StateErr || a.State == ib.StateReset) {
 		sent = s.out.sendFinal()
 	}
@@ -237,10 +237,15 @@ func (q *QP) modify(a *ib.Attr, mask ib.AttrMask) (sent <-chan struct{}, err err
 	return sent, nil
 }
 
-// flush sends what q has come to have to send. It is called as sender.flush is.
-func (q *QP) flush() {
+// transmit sends what q has come to have to send. It is called as
+// sender.transmit is.
+func (q *QP) transmit() {
 	s := q.shard
-	s.out.flushFor(0, q.core, s.side.has(wake.StandsBy) && !s.side.has(wake.Prompt) && !s.eng.AckDelay().AtOnce())
+	acks := engine.AcksLeave
+	if s.side.has(wake.StandsBy) && !s.side.has(wake.Prompt) {
+		acks = engine.AcksAtPost
+	}
+	s.out.transmitFor(0, q.core, acks)
 }
 
 // forDevice checks attributes, opens the source port that they ask for, and
@@ -312,7 +317,7 @@ func (q *QP) PostSend(wrs []ib.SendWR) (int, error) {
 		return q.checked.postSend(s.eng.PostSend, wrs, false)
 	}
 	n, err := s.eng.PostSend(q.core, wrs)
-	q.flush()
+	q.transmit()
 	return n, err
 }
 
@@ -329,7 +334,7 @@ func (q *QP) PostSends(wrs []ib.SendWR) (int, error) {
 		return q.checked.postSend(s.eng.PostSends, wrs, true)
 	}
 	n, err := s.eng.PostSends(q.core, wrs)
-	q.flush()
+	q.transmit()
 	return n, err
 }
 
@@ -381,7 +386,7 @@ func (q *QP) destroy() {
 	s.domains.add(q.core.Core(), -1)
 	s.eng.Destroy(q.core)
 	sent := s.out.sendFinal()
-	if s.eng.Pending() { // it has left room for others
+	if s.eng.Settle() { // it has left room for others
 		s.forwarded.tell()
 	}
 	s.unlock()

@@ -42,11 +42,11 @@ func (in *intake) progress() bool {
 	if in.forwarded.any.Load() {
 		in.lock()
 		in.handleForwarded()
-		in.out.flush()
+		in.out.transmit()
 		in.unlock()
 		return true
 	}
-	in.out.flushIdle()
+	in.out.transmitIdle()
 	return false
 }
 
@@ -98,13 +98,13 @@ func (in *intake) receiveAs(wait, later bool) (n int, taken bool) {
 	in.lock()
 	r, now := in.handle()
 	in.mu.Unlock()
-	if later && in.side.has(wake.StandsBy) && in.eng.AckDelay().MayWait(now, &r) {
+	if later && in.side.has(wake.StandsBy) && r.MayWait() && (!r.Requests || in.eng.DelayAcks(now, engine.AcksAtRequests)) {
 		in.out.defers()
 	} else {
 		if n >= wake.BulkPackets {
 			now = 0 // it took a while to handle them
 		}
-		in.out.flushFor(now, nil, false)
+		in.out.transmitFor(now, nil, engine.AcksLeave)
 	}
 	in.unlock()
 	return n, r.Taken
@@ -213,7 +213,7 @@ func (in *intake) onAlarm() {
 	}
 	in.alarm.wentOff() // until now it is not set anew
 	if due {
-		in.out.flush()
+		in.out.transmit()
 	}
 	in.unlock()
 }
@@ -226,7 +226,7 @@ func (in *intake) transmitter() {
 		case <-in.forwarded.kick:
 			in.lock()
 			in.handleForwarded()
-			in.out.flush()
+			in.out.transmit()
 			in.unlock()
 		case <-in.done:
 			return

@@ -67,7 +67,7 @@ func (r *receiver) standBy(tick *time.Timer) bool {
 		case <-r.done:
 			return false
 		}
-		r.in.out.flushDelayed()
+		r.in.out.transmitDelayed()
 		switch act := r.side.on(wake.Tick); act {
 		case wake.ComeBack:
 			return true
@@ -86,7 +86,7 @@ func (r *receiver) standBy(tick *time.Timer) bool {
 func (r *receiver) comeBack() {
 	r.lock()
 	r.side.on(wake.Returns)
-	r.in.out.flush()
+	r.in.out.transmit()
 	r.in.out.giveBack()
 	r.unlock()
 }
@@ -102,7 +102,7 @@ func (r *receiver) lookLonger(later bool, done func() bool) {
 		r.look(later, done)
 	}
 	if later && !done() {
-		r.in.out.flushDelayed()
+		r.in.out.transmitDelayed()
 	}
 }
 
@@ -156,7 +156,7 @@ func (r *receiver) look(later bool, done func() bool) {
 		}
 		n, taken := r.in.receiveAs(true, later)
 		if n == 0 && later {
-			r.in.out.flushIdle()
+			r.in.out.transmitIdle()
 		}
 		if !l.Polled(n > 0) {
 			continue

@@ -4,9 +4,8 @@ package hca
 // functions and their file.
 //
 //  1. QP.PostSend (qp.go) locks the shard; the engine takes the work request.
-//  2. QP.flush, sender.flushFor (transmit.go): acknowledgements that wait go
-//     along, or wait on. (To flush is to send, in this package. What IBTA calls
-//     flushing, completing with WR_FLUSH_ERR, is package qp's.)
+//  2. QP.transmit, sender.transmitFor (transmit.go): acknowledgements that wait
+//     go along, or wait on.
 //  3. sender.pump, sendBatches: the engine fills a batch.
 //  4. sender.send unlocks the shard (locked.release, lock.go: the timer is
 //     armed, what is to be woken is woken), has the link send, and locks again.
@@ -19,7 +18,7 @@ package hca
 //  7. intake.handle, with the shard locked: the engine handles the packets, and
 //     CQ.Complete (cq.go) gets the completions. It lists an armed queue in its
 //     channel (CQ.notify), and wakes a goroutine that sleeps beside the owner.
-//  8. sender.flushFor: the acknowledgement is sent as from step 2 on, or is
+//  8. sender.transmitFor: the acknowledgement is sent as from step 2 on, or is
 //     left for the program's next call (sender.defers).
 //  9. locked.unlock: a program that sleeps in the link is woken, handlers are
 //     called.
@@ -123,7 +122,7 @@ func (w fetching) fetched(f qp.Fetch) {
 	s.lock()
 	if !s.closed && s.eng.Lookup(w.q.QPN()) == w.q {
 		s.eng.Fetched(s.now(), w.q, f)
-		s.out.flush()
+		s.out.transmit()
 	}
 	s.unlock()
 }

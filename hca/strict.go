@@ -111,7 +111,7 @@ func (k *checkedQP) countRNR() {
 	k.mu.Lock()
 	all := st.RNRSent
 	if !k.qp.core.Core().Reliable() {
-		all = st.Drops[qp.DropRNR]
+		all = st.Drops.RNR
 	}
 	n := all - k.rnr
 	k.rnr = all
@@ -154,7 +154,7 @@ func (k *checkedQP) postSend(post func(*engine.QP, []ib.SendWR) (int, error), wr
 	if err == nil {
 		err = refused
 	}
-	k.qp.flush()
+	k.qp.transmit()
 	return done, err
 }
 

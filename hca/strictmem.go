@@ -268,8 +268,8 @@ func (m disordered) CopyIn(off uint64, src []byte) error {
 	return m.Memory.CopyIn(off, src[:cut])
 }
 
-// register looks at memory that is to be registered with options, and returns it
-// as the rules ask for it.
+// register looks at memory that is to be registered with options, and returns
+// it as the rules ask for it.
 func (c *Checks) register(m memreg.Memory, o *memreg.Options) memreg.Memory {
 	if c.On(strict.SharedPage) && m != nil {
 		c.checkPages(m, o)

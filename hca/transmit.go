@@ -85,12 +85,12 @@ type sender struct {
 	txErrs  uint64
 }
 
-// flush sends what the engine has to send, lone acknowledgements included. It
-// is called with the lock held, gives it up while it sends, and returns with it
-// held, like sync.Cond.Wait. When another goroutine is sending, that one goes
-// on with what is ready now. After txBudget batches the transmitter continues
-// in the caller's place.
-func (s *sender) flush() { s.flushFor(0, nil, false) }
+// transmit sends what the engine has to send, lone acknowledgements included.
+// It is called with the lock held, gives it up while it sends, and returns with
+// it held, like sync.Cond.Wait. When another goroutine is sending, that one
+// goes on with what is ready now. After txBudget batches the transmitter
+// continues in the caller's place.
+func (s *sender) transmit() { s.transmitFor(0, nil, engine.AcksLeave) }
 
 // defers records that answers wait for the program's next call. The shard is
 // locked.
@@ -100,19 +100,16 @@ func (s *sender) defers() {
 	}
 }
 
-// flushFor is flush at the time now, which is read when it is needed if it is
-// 0, and on behalf of caller, see pump. With holdAcks it leaves lone
-// acknowledgements for the next flush: a program that polls will be back in a
-// moment, and what it has posted goes first.
-func (s *sender) flushFor(now clock.Time, caller *engine.QP, holdAcks bool) {
-	switch {
-	case !holdAcks:
-		if (s.side.has(wake.Late) || s.side.has(wake.Prompt)) && s.side.on(wake.Sent)&wake.AckFirst != 0 {
-			s.eng.AckDelay().First()
-		}
-		s.eng.AckDelay().Release()
-	case !s.sending: // else the goroutine that sends may be about to send them for another
-		s.eng.AckDelay().Hold()
+// transmitFor is transmit at the time now, which is read when it is needed if
+// it is 0, and on behalf of caller, see pump. Lone acknowledgements are left
+// for the next call if the moment is one in which they wait: a program that
+// polls will be back, and what it has posted goes first.
+func (s *sender) transmitFor(now clock.Time, caller *engine.QP, acks engine.AckMoment) {
+	if s.sending {
+		acks |= engine.AcksBeside
+	}
+	if !s.eng.DelayAcks(now, acks) && (s.side.has(wake.Late) || s.side.has(wake.Prompt)) && s.side.on(wake.Sent)&wake.AckFirst != 0 {
+		s.eng.DelayAcks(now, engine.AcksLeaveFirst)
 	}
 	s.pump(now, txBudget, caller)
 }
@@ -121,7 +118,7 @@ func (s *sender) flushFor(now clock.Time, caller *engine.QP, holdAcks bool) {
 // it. It stops early when caller, the queue pair that it is called for, if any,
 // has nothing more to send, and after txLongest: what others send must not hold
 // up the caller's program. Then the transmitter goes on in its place. It is
-// called as flush is.
+// called as transmit is.
 func (s *sender) pump(now clock.Time, batches int, caller *engine.QP) {
 	if s.sending || s.closed || !s.wantsOut() {
 		return
@@ -202,11 +199,11 @@ func (s *sender) sendBatches(now clock.Time, batches int, caller *engine.QP) (mo
 
 // wantsOut reports whether there may be something to send, or a goroutine waits
 // until there is not.
-func (s *sender) wantsOut() bool { return s.sent != nil || s.eng.Pending() }
+func (s *sender) wantsOut() bool { return s.sent != nil || s.eng.Settle() }
 
 // send sends the batch, and then takes what has come meanwhile if the batch is
-// long: the acknowledgements that let the next one go. It is called as flush
-// is.
+// long: the acknowledgements that let the next one go. It is called as
+// transmit is.
 func (s *sender) send() {
 	s.release()
 	err := s.link.Send(s.tx)
@@ -261,7 +258,7 @@ func (s *sender) takeSent() chan struct{} {
 
 // sendFinal sends the final packets that wait, or returns what to await when
 // another goroutine will, or has an acknowledgement in the batch that it is
-// about to hand to the link. It is called as flush is.
+// about to hand to the link. It is called as transmit is.
 func (s *sender) sendFinal() <-chan struct{} {
 	if s.eng.FinalPackets() > 0 && !s.sending {
 		s.pump(0, 1, nil)
@@ -272,8 +269,8 @@ func (s *sender) sendFinal() <-chan struct{} {
 	return nil
 }
 
-// giveTurn gives q a turn if it has something to send. It is called as flush
-// is.
+// giveTurn gives q a turn if it has something to send. It is called as
+// transmit is.
 func (s *sender) giveTurn(q *engine.QP) {
 	switch {
 	case !q.Pending():
@@ -318,21 +315,25 @@ func (s *sender) await(sent <-chan struct{}) {
 	}
 }
 
-// flushDelayed sends what was left for a program's next call.
-func (s *sender) flushDelayed() {
+// transmitDelayed sends what was left for a program's next call.
+func (s *sender) transmitDelayed() {
 	if s.side.has(wake.Late) {
 		s.lock()
-		s.flush()
+		s.transmit()
 		s.unlock()
 	}
 }
 
-// flushIdle is flushDelayed when a program polls and nothing has come: lone
-// acknowledgements may wait on.
-func (s *sender) flushIdle() {
+// transmitIdle is transmitDelayed when a program polls and nothing has come:
+// lone acknowledgements may wait on.
+func (s *sender) transmitIdle() {
 	if s.side.has(wake.Late) {
 		s.lock()
-		s.flushFor(0, nil, s.side.has(wake.StandsBy) && !s.eng.AckDelay().Expired(s.now()))
+		if s.side.has(wake.StandsBy) {
+			s.transmitFor(s.now(), nil, engine.AcksAtPoll)
+		} else {
+			s.transmit()
+		}
 		s.unlock()
 	}
 }

@@ -75,7 +75,7 @@ func TestWatch(t *testing.T) {
 			}
 			time.Sleep(c.after)
 			a.dev.Program().Poll()
-			s.out.flushDelayed()
+			s.out.transmitDelayed()
 			b.waitOK(1)
 		})
 	}

@@ -49,7 +49,7 @@ func (*noSend) Fetched(clock.Time, conn.Need) {}
 // noRecv is the receiving half of an XRC initiator, which has none.
 type noRecv struct{ expected rocev2.PSN }
 
-func (*noRecv) Pressing() bool               { return false }
+func (*noRecv) Owes() conn.Owed              { return conn.OwesNothing }
 func (*noRecv) HandleTimeout(clock.Time)     {}
 func (*noRecv) Deadline() (clock.Time, bool) { return 0, false }
 

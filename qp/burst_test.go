@@ -33,7 +33,7 @@ func (l *packetList) Room() []byte {
 	return l.buf[:]
 }
 
-func (l *packetList) Commit(n int, _ *ib.AddressVector) {
+func (l *packetList) Commit(n int, _ *ib.AddressVector, _ PacketKind) {
 	l.room--
 	l.packets = append(l.packets, bytes.Clone(l.buf[:n]))
 }

@@ -40,7 +40,7 @@ func TestCNPPace(t *testing.T) {
 	for _, after := range []time.Duration{0, 10 * time.Microsecond, 39 * time.Microsecond, time.Microsecond, time.Millisecond} {
 		p.now = p.now.Add(after)
 		marked(func(*rocev2.Packet) {})
-		if p.b.Notices().Due() && !p.b.Ready().Answers {
+		if p.b.Notices().Due() && p.b.Ready().Owes != OwesAnswers {
 			t.Error("the CNP waits")
 		}
 		p.transfer(p.b, 1)

@@ -68,7 +68,7 @@ func TestUnreliablePages(t *testing.T) {
 			if p.b.Stats().RecvDone == 1 {
 				break
 			}
-			if p.b.Stats().Drops[DropNotPresent] != id+1 {
+			if p.b.Stats().Drops.NotPresent != id+1 {
 				t.Fatalf("%v: message %d: %v", typ, id, p.b.Stats().Drops)
 			}
 		}
@@ -76,7 +76,7 @@ func TestUnreliablePages(t *testing.T) {
 		if typ == ib.UD {
 			at = rocev2.GRHLen
 		}
-		if p.b.Stats().RecvDone != 1 || !bytes.Equal(p.b.mem[at:][:n], p.a.mem[:n]) || p.b.Stats().Drops[DropNotPresent] == 0 {
+		if p.b.Stats().RecvDone != 1 || !bytes.Equal(p.b.mem[at:][:n], p.a.mem[:n]) || p.b.Stats().Drops.NotPresent == 0 {
 			t.Errorf("%v: %d received, %v", typ, p.b.Stats().RecvDone, p.b.Stats().Drops)
 		}
 	}
@@ -299,7 +299,7 @@ func fuzzUnreliable(t *testing.T, typ ib.QPType, data []byte, sizes uint8) {
 		}
 	}
 	if typ != ib.UC && !bytes.Equal(guard, p.b.mem[32768:]) {
-		t.Fatalf("%v: memory that nobody named was written", typ)
+		t.Fatalf("%v: memory that no request named was written", typ)
 	}
 }
 
@@ -314,7 +314,7 @@ func TestUCCongestion(t *testing.T) {
 		must(t, p.pkt.Parse(p.buf[:n+rocev2.ICRCLen]))
 		p.b.handleMarked(p.now, p.a.addr, &p.pkt)
 	}
-	if !p.b.Ready().Answers {
+	if p.b.Ready().Owes != OwesAnswers {
 		t.Error("no notification waits")
 	}
 	p.run()
@@ -328,7 +328,7 @@ func TestUCCongestion(t *testing.T) {
 	n := p.a.poll(p.now, p.buf)
 	must(t, p.pkt.Parse(p.buf[:n+rocev2.ICRCLen]))
 	p.b.handleMarked(p.now, p.a.addr, &p.pkt)
-	if s := p.b.Stats(); s.ECNMarked != 1 || p.b.Ready().Answers || s.RecvDone != 1 {
-		t.Errorf("UD: %d marked, a notification waits: %v", s.ECNMarked, p.b.Ready().Answers)
+	if s := p.b.Stats(); s.ECNMarked != 1 || p.b.Ready().Owes == OwesAnswers || s.RecvDone != 1 {
+		t.Errorf("UD: %d marked, a notification waits: %v", s.ECNMarked, p.b.Ready().Owes == OwesAnswers)
 	}
 }

@@ -69,7 +69,7 @@ func TestDelayedAcks(t *testing.T) {
 	post(p.a, write)
 	post(p.a, read)
 	p.transfer(p.a, 2)
-	want("with a READ behind it it goes", rocev2.RCAcknowledge, rocev2.RCReadResponseOnly)
+	want("with a READ after it, it goes", rocev2.RCAcknowledge, rocev2.RCReadResponseOnly)
 	write.Remote.RKey ^= 1
 	post(p.a, write)
 	p.transfer(p.a, 1)

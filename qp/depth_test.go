@@ -71,7 +71,7 @@ func readsBeyondDepth(t *testing.T, depth uint8, keep bool, batch int, seed uint
 	if s.NAKInvalidSent != 0 || loss == 0 && (s.ReadReplays > 0 && !keep || p.a.Stats().Timeouts > 0) {
 		t.Errorf("%d NAKs, %d replays, %d timeouts", s.NAKInvalidSent, s.ReadReplays, p.a.Stats().Timeouts)
 	}
-	if batch == 64 && loss == 0 && s.Drops[DropRdAtomic] == 0 {
+	if batch == 64 && loss == 0 && s.Drops.RdAtomic == 0 {
 		t.Error("no request was put off")
 	}
 }

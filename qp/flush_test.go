@@ -129,6 +129,6 @@ func TestFlushFails(t *testing.T) {
 		t.Errorf("completions %q", got)
 	}
 	if string(p.b.mem[64:72]) != old {
-		t.Error("what is behind the FLUSH was executed")
+		t.Error("what is after the FLUSH was executed")
 	}
 }

@@ -65,7 +65,7 @@ func TestLongGapsAreToldLessOften(t *testing.T) {
 		}
 	}
 	if told < 256 || told > 700 {
-		t.Errorf("%d selective acknowledgements of %d packets behind a gap", told, packets)
+		t.Errorf("%d selective acknowledgements of %d packets after a gap", told, packets)
 	}
 }
 

@@ -35,7 +35,7 @@ type sendHalf interface {
 // recvHalf takes messages. That of the reliable services is
 // responder.Responder.
 type recvHalf interface {
-	Pressing() bool // an answer other than a lone acknowledgement waits
+	Owes() conn.Owed
 	HandleTimeout(now clock.Time)
 	Deadline() (clock.Time, bool)
 

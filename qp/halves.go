@@ -57,13 +57,13 @@ func (h *Halves) handle(now clock.Time, a *Arrival, info *rocev2.OpcodeInfo) Dro
 // what lead and yields say. It fills in Bytes, Blocked and AckDelayed of p.
 func (h *Halves) poll(now clock.Time, limit Limit, out *conn.Output, p *Polled) {
 	yields, done := false, false
-	var owed responder.Owed
+	var owed conn.Owed
 	if h.resp != nil {
 		owed = h.resp.Owes()
 		yields = h.resp.Yields() && now >= h.c.CC.Limit.NotBefore
 	}
-	if owed != responder.Nothing {
-		if owed != responder.AckMayWait {
+	if owed != conn.OwesNothing {
+		if owed != conn.OwesAck {
 			owed = h.resp.Poll(now, true, out)
 		}
 		done = !limit.AckFirst && h.lead(now, limit, owed, out, p)
@@ -83,7 +83,7 @@ func (h *Halves) poll(now clock.Time, limit Limit, out *conn.Output, p *Polled) 
 		h.resp.Resume()
 		owed = h.resp.Poll(now, limit.DelayAck, out)
 	}
-	p.AckDelayed = limit.DelayAck && owed == responder.AckMayWait
+	p.AckDelayed = limit.DelayAck && owed == conn.OwesAck
 }
 
 // leadCost is what a packet costs at most that goes before an acknowledgement.
@@ -93,8 +93,8 @@ const leadCost = 1 << 10
 // is the shorter one of the two, so both can leave, and arrive, as one
 // segmented datagram: there only the last one may be shorter. It reports
 // whether there was no request to send.
-func (h *Halves) lead(now clock.Time, limit Limit, owed responder.Owed, out *conn.Output, p *Polled) (none bool) {
-	if h.led || owed == responder.Nothing || owed == responder.Answers || !h.sends() || h.req.NextCost() > leadCost {
+func (h *Halves) lead(now clock.Time, limit Limit, owed conn.Owed, out *conn.Output, p *Polled) (none bool) {
+	if h.led || owed == conn.OwesNothing || owed == conn.OwesAnswers || !h.sends() || h.req.NextCost() > leadCost {
 		return false
 	}
 	before := out.Packets

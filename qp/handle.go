@@ -100,7 +100,7 @@ func (q *QP) Poll(now clock.Time, limit Limit, w Writer) (p Polled) {
 	out := conn.NewOutput(w, limit.Packets)
 	if q.notices.Due() {
 		if buf := out.Room(); buf != nil {
-			out.CommitNotice(q.PollNotice(buf))
+			out.Commit(q.PollNotice(buf), nil, conn.NoticePacket)
 		}
 	}
 	if q.dgram != nil {
@@ -123,8 +123,10 @@ func (q *QP) Poll(now clock.Time, limit Limit, w Writer) (p Polled) {
 func (q *QP) Ready() (r Ready) {
 	r.InFlight, r.Silent = q.halves.inFlight()
 	r.Raised = q.conn.Events != 0
-	r.Answers = q.notices.Due() || q.recv.Pressing()
-	r.Sends = r.Answers || !q.halves.idle()
+	if r.Owes = OwesAnswers; !q.notices.Due() {
+		r.Owes = q.recv.Owes()
+	}
+	r.Sends = r.Owes == OwesAnswers || !q.halves.idle()
 	return r
 }
 

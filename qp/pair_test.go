@@ -12,7 +12,6 @@ import (
 
 	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/memreg"
-	"github.com/gosoftroce/rocev2/qp/responder"
 	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/rocev2/clock"
 )
@@ -82,10 +81,10 @@ func (e *testEnd) poll(now clock.Time, buf []byte) int {
 	return e.n
 }
 
-func (e *testEnd) Room() []byte                      { return e.buf }
-func (e *testEnd) Commit(n int, _ *ib.AddressVector) { e.n = n }
+func (e *testEnd) Room() []byte                                    { return e.buf }
+func (e *testEnd) Commit(n int, _ *ib.AddressVector, _ PacketKind) { e.n = n }
 
-func (e *testEnd) ackDelayed() bool { return e.delay && e.halves.resp.Owes() == responder.AckMayWait }
+func (e *testEnd) ackDelayed() bool { return e.delay && e.halves.resp.Owes() == OwesAck }
 
 // handle hands a packet to e that came from src.
 func (e *testEnd) handle(now clock.Time, src netip.Addr, p *rocev2.Packet) Drop {
@@ -142,7 +141,7 @@ func (l *trainList) Room() []byte {
 	return l.bufs[l.n]
 }
 
-func (l *trainList) Commit(n int, _ *ib.AddressVector) {
+func (l *trainList) Commit(n int, _ *ib.AddressVector, _ PacketKind) {
 	l.lens[l.n] = n
 	l.n++
 }
@@ -285,7 +284,7 @@ func (p *pair) transferBatch(from *testEnd, max int) int {
 		if n == 0 {
 			break
 		}
-		l.Commit(n, nil)
+		l.Commit(n, nil, OrdinaryPacket)
 	}
 	for i := range l.n {
 		p.carry(from, l.bufs[i], l.lens[i])

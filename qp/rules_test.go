@@ -52,7 +52,7 @@ func TestAddressing(t *testing.T) {
 	if got := p.b.handle(0, p.b.addr, &good); got != DropPeer {
 		t.Errorf("from another address: %v", got)
 	}
-	if p.b.Stats().Drops[DropPKey] != 2 || p.b.Stats().Drops[DropNone] != 1 {
+	if s := p.b.Stats(); s.Drops.PKey != 2 || s.RxPackets-s.Drops.Total() != 1 {
 		t.Errorf("counted %v", p.b.Stats().Drops)
 	}
 }
@@ -136,8 +136,8 @@ func TestCredits(t *testing.T) {
 	if got := p.a.Stats().SendDone; got != 4 {
 		t.Errorf("%d sends completed, want 4", got)
 	}
-	if s := p.b.Stats(); s.RNRSent != 1 || s.Drops[DropOutOfOrder] != 0 {
-		t.Errorf("beyond the credits went more than one probe: %d RNR NAKs, %d packets behind it", s.RNRSent, s.Drops[DropOutOfOrder])
+	if s := p.b.Stats(); s.RNRSent != 1 || s.Drops.OutOfOrder != 0 {
+		t.Errorf("beyond the credits went more than one probe: %d RNR NAKs, %d packets after it", s.RNRSent, s.Drops.OutOfOrder)
 	}
 	for range 4 {
 		must(t, p.b.PostRecv(&ib.RecvWR{}))

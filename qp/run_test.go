@@ -239,7 +239,7 @@ func TestMiddleThroughWindow(t *testing.T) {
 		}
 		m.refused(t, ib.OpWrite)
 		if d := m.to.handle(m.now, m.from.addr, &m.rest[0]); d != DropInvalid {
-			t.Errorf("%s: a packet behind the run: %v", end, d)
+			t.Errorf("%s: a packet after the run: %v", end, d)
 		}
 	}
 }

@@ -27,7 +27,7 @@ type Limit struct {
 }
 
 // Polled is what a Poll has done, why it has stopped, and what the queue pair
-// wants of the driver now, but for Answers and Sends: whether there is more to
+// wants of the driver now, but for Owes and Sends: whether there is more to
 // send the first fields say.
 type Polled struct {
 	Packets    int  // written
@@ -44,7 +44,7 @@ type Ready struct {
 	InFlight int        // see QP.InFlight
 	Silent   bool       // see QP.InFlight
 	Raised   bool       // PollEvent or PollFetch has something to return
-	Answers  bool       // an answer other than a lone acknowledgement, or a congestion notification, waits
+	Owes     Owed       // what waits beside requests; a congestion notification is OwesAnswers
 	Sends    bool       // Poll may have something to do
 	Deadline clock.Time // after a Poll: when HandleTimeout wants to be called; 0: not at all
 }
@@ -58,6 +58,11 @@ type (
 	Arrival = conn.Arrival
 	// Writer takes packets one after the other.
 	Writer = conn.Writer
+	// PacketKind says which packets a Writer may treat in a way of their
+	// own.
+	PacketKind = conn.PacketKind
+	// Owed is what a queue pair has to send beside requests.
+	Owed = conn.Owed
 	// Drop is why a packet had no effect.
 	Drop = conn.Drop
 	// Stats are the counters of a queue pair.
@@ -102,6 +107,21 @@ const (
 	MostReorder    = queue.MostReorder
 	NumDrops       = conn.NumDrops
 	GuardTimeout   = requester.GuardTimeout
+)
+
+// What may be owed.
+const (
+	OwesNothing = conn.OwesNothing
+	OwesAck     = conn.OwesAck
+	OwesAckNow  = conn.OwesAckNow
+	OwesAnswers = conn.OwesAnswers
+)
+
+// The kinds of packets.
+const (
+	OrdinaryPacket = conn.OrdinaryPacket
+	KernelFlush    = conn.KernelFlush
+	NoticePacket   = conn.NoticePacket
 )
 
 // The reasons of Drop.

@@ -63,7 +63,7 @@ func TestCloseBesideClose(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l, client, server, cut := dialed(t)
 				cut()
-				must(t, server.Send(t.Context(), []byte("nobody acknowledges it")))
+				must(t, server.Send(t.Context(), []byte("nothing acknowledges it")))
 				first := make(chan struct{})
 				go func() { server.Close(); close(first) }()
 				synctest.Wait() // it lingers
@@ -92,7 +92,7 @@ func TestListenerCloseBesideItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, client, server, cut := dialed(t)
 		cut()
-		must(t, server.Send(t.Context(), []byte("nobody acknowledges it")))
+		must(t, server.Send(t.Context(), []byte("nothing acknowledges it")))
 		go l.Close()
 		synctest.Wait()
 		must(t, l.Close())

@@ -17,9 +17,19 @@ var errClosed = fmt.Errorf("closed: %w", net.ErrClosed)
 // and the goroutines that wait for that.
 //
 // It has no goroutine of its own. One of those that wait, the leader, polls the
-// completion queue and handles what comes for all of them. The others wait for
-// the leader; when it has what it wanted, one of them leads. What no goroutine
-// waits for is handled by the hub, when it is notified.
+// completion queue and handles what comes for all of them. The way of a call:
+//
+//  1. It posts what it has to send (outbox.go), and comes to wait.
+//  2. Where no call leads, it leads: lead waits in the completion queue. Else
+//     follow waits for the leader.
+//  3. The leader has handle take the completions: received messages go to the
+//     inbox, and completed resolves what was posted. wakeReady wakes the
+//     followers that something is there for.
+//  4. Back in wait, a call that has nothing yet goes on with step 2. One that
+//     has what it waits for goes, and handOver has another one lead.
+//  5. Where none is left to lead, handOver has the hub notified of the next
+//     completion. notified then does step 3 with poll, and step 4 with
+//     handOver.
 type core struct {
 	hub     *hub
 	link    link

@@ -64,7 +64,7 @@ func TestBufferGivenBackTwice(t *testing.T) {
 	}
 	Buffer{}.Discard()
 	if err := a.SendBuffer(ctx, Buffer{}, 0); !errors.Is(err, ErrGivenBack) {
-		t.Errorf("a Buffer of nobody: %v", err)
+		t.Errorf("a Buffer of no connection: %v", err)
 	}
 }
 

@@ -1,8 +1,6 @@
 package verbs
 
 import (
-	"reflect"
-
 	"github.com/gosoftroce/rocev2/hca"
 	"github.com/gosoftroce/rocev2/qp"
 	"github.com/gosoftroce/rocev2/transport/udp"
@@ -49,20 +47,4 @@ func statsFrom(s hca.Stats) Stats {
 		MRs:           s.MRs,
 		EventsDropped: s.Events,
 	}
-}
-
-// qpStatsFrom returns s as programs see it. Both list their counters in the
-// same order and under the same names.
-func qpStatsFrom(s *qp.Stats) (st QPStats) {
-	all, drops := reflect.ValueOf(&st).Elem(), reflect.ValueOf(&st.Drops).Elem()
-	i, counters := 0, all.NumField()-1
-	s.Each(func(_ string, value uint64) {
-		if i < counters {
-			all.Field(i).SetUint(value)
-		} else {
-			drops.Field(i - counters).SetUint(value)
-		}
-		i++
-	})
-	return st
 }

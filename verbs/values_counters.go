@@ -3,6 +3,7 @@
 package verbs
 
 import (
+	"github.com/gosoftroce/rocev2/qp/conn"
 	"github.com/gosoftroce/rocev2/transport"
 )
 
@@ -38,3 +39,93 @@ import (
 //	// Help returns what the counter of a name of Each counts.
 //	func (s *LinkStats) Help(name string) string
 type LinkStats = transport.LinkStats
+
+// QPStats is a snapshot of the counters of a queue pair since it was made, or
+// their sum over several. Bytes are those of messages: payload without headers.
+// Each field has the name that Each gives it, and what it counts, as tags.
+//
+//	type QPStats struct {
+//		TxPackets           uint64 // requests and responses sent, retransmissions included
+//		TxBytes             uint64 // bytes of payload sent
+//		RxPackets           uint64 // requests and responses received, dropped ones included
+//		RxBytes             uint64 // bytes of payload received
+//		SendPosted          uint64 // send requests accepted
+//		RecvPosted          uint64 // receives accepted
+//		SendDone            uint64 // send requests that succeeded, unsignaled ones too
+//		RecvDone            uint64 // receives that succeeded
+//		Retransmits         uint64 // request packets sent again
+//		SpuriousRetransmits uint64 // request packets sent again without need: the peer was silent for long, but nothing was lost
+//		Timeouts            uint64 // local ACK timeouts
+//		Probes              uint64 // packets sent again before the timeout, see Config.MinProbe
+//		Restarts            uint64 // retransmissions without a timeout, because of sequence NAKs and lost responses
+//		RNRWaits            uint64 // receiver-not-ready NAKs that this side waited for
+//		CreditStalls        uint64 // times that sending stopped for lack of the peer's credits
+//		WindowCuts          uint64 // times that the send window was made smaller
+//		RateCuts            uint64 // times that congestion control made the rate lower
+//		RateWaits           uint64 // times that data had to wait for its rate, that of QP.SetRateLimit included
+//		ECNMarked           uint64 // packets with data that the network had marked
+//		CNPsSent            uint64 // congestion notifications sent for packets that the network had marked
+//		CNPsReceived        uint64 // congestion notifications received
+//		Repairs             uint64 // restarts and probes that sent a few packets, instead of all from there on
+//		Reordered           uint64 // packets that were kept in the reorder buffer until the gap before them was closed
+//		ReorderDiscarded    uint64 // packets of the reorder buffer that were dropped unused: too old, or in conflict with another packet for the same PSN
+//		ReadReplays         uint64 // READ requests answered again
+//		AtomicReplays       uint64 // atomics and ATOMIC WRITEs answered again, without executing them
+//		FlushReplays        uint64 // FLUSHes answered again
+//		AcksSent            uint64 // acknowledgements sent
+//		AcksMerged          uint64 // acknowledgements that a later one replaced
+//		NAKSeqSent          uint64 // NAKs sent: sequence error
+//		NAKSeqReceived      uint64 // NAKs received: sequence error
+//		NAKInvalidSent      uint64 // NAKs sent: invalid request
+//		NAKInvalidReceived  uint64 // NAKs received: invalid request
+//		NAKAccessSent       uint64 // NAKs sent: remote access error
+//		NAKAccessReceived   uint64 // NAKs received: remote access error
+//		NAKOpSent           uint64 // NAKs sent: remote operational error
+//		NAKOpReceived       uint64 // NAKs received: remote operational error
+//		NAKOtherReceived    uint64 // NAKs received with a reserved code
+//		RNRSent             uint64 // NAKs sent: receiver not ready
+//		RNRReceived         uint64 // NAKs received: receiver not ready
+//		MessagesDropped     uint64 // messages over UC of which a part came, and not the rest
+//		CQOverflows         uint64 // completions lost because a completion queue was full
+//
+//		// Drops counts received packets that had no effect, by reason.
+//		Drops QPDrops
+//	}
+//
+//	// Each calls f for every counter with its name, such as "tx_packets", in fixed
+//	// order. Those of Drops follow, as "drop_" and the reason.
+//	func (s *QPStats) Each(f func(name string, value uint64))
+//
+//	// Help returns what the counter of a name of Each counts.
+//	func (s *QPStats) Help(name string) string
+type QPStats = conn.Stats
+
+// QPDrops counts the received packets that had no effect on a queue pair, by
+// reason. A dropped packet may have been answered all the same: those of
+// Duplicate and OutOfOrder usually are.
+//
+//	type QPDrops struct {
+//		State       uint64 // the state of the queue pair takes no such packet
+//		Service     uint64 // the opcode is of another service, or not supported
+//		Peer        uint64 // not from the peer's address
+//		PKey        uint64 // of another partition
+//		QPN         uint64 // for another queue pair
+//		Duplicate   uint64 // requests that were executed before
+//		OutOfOrder  uint64 // requests after a gap
+//		RNR         uint64 // no receive was posted: the peer was told to wait
+//		Invalid     uint64 // requests that broke the rules: NAK, state ERR
+//		Busy        uint64 // too many answers were waiting; it is as if lost
+//		Ghost       uint64 // responses to what was never sent
+//		Stale       uint64 // responses to what has completed
+//		Gap         uint64 // responses after a lost one
+//		BadResponse uint64 // responses that do not fit their request
+//		RdAtomic    uint64 // requests that came while too many READs or atomics were unanswered: the peer was told to send them again
+//		Conflict    uint64 // packets that differed from the one kept for their PSN, and were dropped with it: one of the two is forged
+//		NotPresent  uint64 // requests for memory whose page had to be fetched first: they are asked for again then
+//		QKey        uint64 // datagrams that came with another Q_Key than the queue pair's
+//		TooLong     uint64 // datagrams that the receive had no room for: the receive stayed in the queue
+//	}
+//
+//	// Total returns how many packets were dropped, for any reason.
+//	func (d *QPDrops) Total() (n uint64)
+type QPDrops = conn.QPDrops

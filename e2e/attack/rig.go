@@ -170,7 +170,7 @@ func (r *rig) hand(q *qp.QP, b []byte) error {
 func (r *rig) Room() []byte { return r.room }
 
 // Commit implements qp.Writer.
-func (r *rig) Commit(n int, _ *ib.AddressVector) { r.n = n }
+func (r *rig) Commit(n int, _ *ib.AddressVector, _ qp.PacketKind) { r.n = n }
 
 // poll makes the next packet of q in room, and returns its length; 0 if there
 // is none.

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"slices"
 	"time"
 
 	"github.com/gosoftroce/rocev2/rocev2/clock"
@@ -74,46 +75,85 @@ func (d *ackDelay) expired(now clock.Time) bool {
 // sent records that nothing waits any more.
 func (d *ackDelay) sent() { d.since, d.batches = 0, 0 }
 
-// AckDelay has the lone acknowledgements of an engine wait. The driver says
-// when they begin to wait and when they go; MayWait and Expired tell it what is
-// worth while.
-type AckDelay struct {
-	on      bool // lone acknowledgements wait
-	first   bool // they leave before requests
-	waiting list // queue pairs with one that waits
+// AckMoment is when a driver asks whether lone acknowledgements wait for its
+// next call.
+type AckMoment uint8
+
+const (
+	// AcksLeave: the driver may not call again soon. They leave with the
+	// next batches.
+	AcksLeave AckMoment = iota
+
+	// AcksLeaveFirst is AcksLeave, and acknowledgements leave before
+	// requests until they wait again. A peer's program that is told of
+	// events takes them in the order in which they come: what answers its
+	// message must not come before the completion of that.
+	AcksLeaveFirst
+
+	// AcksAtPost: the program has posted, and will be back in a moment.
+	// They wait, unless peers were seen to wait for them.
+	AcksAtPost
+
+	// AcksAtPoll: it has polled, and nothing has come. They wait, unless
+	// they have done so for too long.
+	AcksAtPoll
+
+	// AcksAtRequests: it has polled, and requests have come, which are to
+	// stay unanswered. They wait, unless they stand for too many already:
+	// then the driver lets them leave.
+	AcksAtRequests
+
+	// AcksBeside is added where another goroutine sends, which may be about
+	// to send the acknowledgements for a third one. They do not begin to
+	// wait then.
+	AcksBeside AckMoment = 1 << 7
+)
+
+// delayedAcks are the lone acknowledgements of an engine that wait.
+type delayedAcks struct {
+	on      bool  // lone acknowledgements wait
+	first   bool  // they leave before requests
+	waiting []*QP // queue pairs with one that waits
 	timing  ackDelay
 	turns   *turns
 }
 
-// Hold has lone acknowledgements wait from now on, until Release.
-func (d *AckDelay) Hold() { d.on, d.first = true, false }
+// at is Engine.DelayAcks.
+func (d *delayedAcks) at(now clock.Time, m AckMoment) (wait bool) {
+	switch m &^ AcksBeside {
+	case AcksAtRequests:
+		return d.timing.hold(now)
+	case AcksAtPost:
+		wait = d.timing.immediate == 0
+	case AcksAtPoll:
+		wait = !d.timing.expired(now)
+	case AcksLeaveFirst:
+		d.first = true
+	}
+	switch {
+	case wait && m&AcksBeside == 0:
+		d.on, d.first = true, false
+	case !wait:
+		d.on = false
+		d.timing.sent()
+		d.release()
+	}
+	return wait
+}
 
-// First has acknowledgements leave before requests, until Hold. A peer's
-// program that is told of events takes them in the order in which they come:
-// what answers its message must not come before the completion of that.
-func (d *AckDelay) First() { d.first = true }
+// release has those that wait come to their turn.
+func (d *delayedAcks) release() {
+	for i, q := range d.waiting {
+		q.delayed, d.waiting[i] = false, nil
+		d.turns.push(q)
+	}
+	d.waiting = d.waiting[:0]
+}
 
-// Release has all acknowledgements go with the next batches.
-func (d *AckDelay) Release() {
-	d.on = false
-	d.timing.sent()
-	for !d.waiting.empty() {
-		d.turns.push(d.waiting.pop())
+// forget takes out a queue pair that goes.
+func (d *delayedAcks) forget(q *QP) {
+	if q.delayed {
+		q.delayed = false
+		d.waiting = slices.DeleteFunc(d.waiting, func(w *QP) bool { return w == q })
 	}
 }
-
-// MayWait reports at now whether the answers to the packets of r may wait until
-// the driver's next call, where they leave together with what is posted: there
-// are few packets, none wants an urgent answer, and the acknowledgements have
-// not waited for too long.
-func (d *AckDelay) MayWait(now clock.Time, r *Ready) bool {
-	return r.Packets <= MaxDelayed && !r.Urgent && (!r.Requests || d.timing.hold(now))
-}
-
-// AtOnce reports whether those that wait leave with what is posted: peers were
-// seen to wait for them.
-func (d *AckDelay) AtOnce() bool { return d.timing.immediate > 0 }
-
-// Expired reports at now, when nothing more has come, whether the
-// acknowledgements that wait should be sent.
-func (d *AckDelay) Expired(now clock.Time) bool { return d.timing.expired(now) }

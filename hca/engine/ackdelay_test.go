@@ -22,11 +22,11 @@ func TestAckDelayIsBounded(t *testing.T) {
 		}
 		now += clock.Time(MaxAckDelay) - 1
 		if p.expired(now) {
-			t.Fatalf("the wait behind batch %d is over before its time", i)
+			t.Fatalf("the wait after batch %d is over before its time", i)
 		}
 	}
 	if !p.hold(now) || !p.expired(now) {
-		t.Errorf("after %d batches a program that polls in vain still waits", MaxAckBatches)
+		t.Errorf("after %d batches they still wait", MaxAckBatches)
 	}
 	for i := MaxAckBatches + 1; p.hold(now); i++ {
 		if i > MaxAckBatches+MaxDelayed {
@@ -44,7 +44,7 @@ func TestAckDelayIsBounded(t *testing.T) {
 
 // waits plays n messages of a peer that sends the next one only when it has the
 // acknowledgement, and returns how many acknowledgements waited without result.
-func (p *ackDelay) waits(now *clock.Time, n int) (vain int) {
+func (p *ackDelay) waits(now *clock.Time, n int) (wasted int) {
 	for range n {
 		*now += 10000
 		start := *now
@@ -54,10 +54,10 @@ func (p *ackDelay) waits(now *clock.Time, n int) (vain int) {
 		}
 		p.sent()
 		if waited := *now - start; waited >= clock.Time(MaxAckDelay) {
-			vain++
+			wasted++
 		}
 	}
-	return vain
+	return wasted
 }
 
 // A peer that waits for its acknowledgement pays for it once, and ever more
@@ -67,13 +67,13 @@ func TestAckDelayWithAPeerThatWaits(t *testing.T) {
 	var p ackDelay
 	now := clock.Time(1)
 	if got := p.waits(&now, minImmediate-1); got != 1 {
-		t.Errorf("%d of the first %d acknowledgements waited in vain, want one", got, minImmediate-1)
+		t.Errorf("%d of the first %d acknowledgements waited without result, want one", got, minImmediate-1)
 	}
 	if got := p.waits(&now, 16384); got > 11 {
-		t.Errorf("%d of the next 16384 acknowledgements waited in vain", got)
+		t.Errorf("%d of the next 16384 acknowledgements waited without result", got)
 	}
 	if got := p.waits(&now, 10*maxImmediate); got < 9 || got > 11 {
-		t.Errorf("%d of %d waited in vain in the long run, want one of %d", got, 10*maxImmediate, maxImmediate)
+		t.Errorf("%d of %d waited without result in the long run, want one of %d", got, 10*maxImmediate, maxImmediate)
 	}
 }
 

@@ -11,11 +11,11 @@ import (
 )
 
 // read makes a READ of n bytes of what is granted, for q.
-func (p *prey) read(q *QP, ahead, n int) transport.RxPacket {
+func (p *victim) read(q *QP, ahead, n int) transport.RxPacket {
 	pkt := rocev2.Packet{BTH: rocev2.BTH{Opcode: rocev2.RCReadRequest, PKey: rocev2.DefaultPKey, DestQPN: q.QPN(),
-		PSN: rocev2.PSN(preyPSN).Add(ahead)}}
+		PSN: rocev2.PSN(victimPSN).Add(ahead)}}
 	pkt.RETH = rocev2.RETH{VA: p.granted.Addr(), RKey: uint32(p.granted.RKey()), Length: uint32(n)}
-	return transport.RxPacket{Data: append(pkt.AppendTo(nil), 0, 0, 0, 0), Src: preyPeer, Dst: p.addr, SrcPort: rocev2.UDPPort,
+	return transport.RxPacket{Data: append(pkt.AppendTo(nil), 0, 0, 0, 0), Src: victimPeer, Dst: p.addr, SrcPort: rocev2.UDPPort,
 		ICRC: transport.ICRCVerified}
 }
 
@@ -25,14 +25,14 @@ func (p *prey) read(q *QP, ahead, n int) transport.RxPacket {
 // duplicate is answered anew or gets a NAK.
 func TestResponderResourcesInUse(t *testing.T) {
 	t.Parallel()
-	const reads, size = 4, preyPart
+	const reads, size = 4, victimPart
 	for depth := range uint8(20) {
-		p := newPrey(t)
+		p := newVictim(t)
 		q := p.qps[0]
 		p.modify(q, ib.Attr{State: ib.StateSQD}, ib.AttrState)
 		var storm []transport.RxPacket
 		for i := range reads {
-			storm = append(storm, p.read(q, i*size/preyMTU, size))
+			storm = append(storm, p.read(q, i*size/victimMTU, size))
 		}
 		resize := func() error { return p.e.Modify(q, &ib.Attr{MaxDestRdAtomic: depth}, ib.AttrMaxDestRdAtomic) }
 		p.e.Receive(p.w.now, storm)
@@ -59,10 +59,10 @@ func TestResponderResourcesInUse(t *testing.T) {
 }
 
 // invalidate makes a SEND with invalidate for q.
-func (p *prey) invalidate(q *QP, key ib.Key) transport.RxPacket {
+func (p *victim) invalidate(q *QP, key ib.Key) transport.RxPacket {
 	pkt := rocev2.Packet{BTH: rocev2.BTH{Opcode: rocev2.RCSendOnlyInv, PKey: rocev2.DefaultPKey, DestQPN: q.QPN(), PSN: q.Core().Attr().RQPSN}}
 	pkt.IETH.RKey = uint32(key)
-	return transport.RxPacket{Data: append(pkt.AppendTo(nil), 0, 0, 0, 0), Src: preyPeer, Dst: p.addr, SrcPort: rocev2.UDPPort,
+	return transport.RxPacket{Data: append(pkt.AppendTo(nil), 0, 0, 0, 0), Src: victimPeer, Dst: p.addr, SrcPort: rocev2.UDPPort,
 		ICRC: transport.ICRCVerified}
 }
 
@@ -72,7 +72,7 @@ func TestDoubleInvalidateOfAWindow(t *testing.T) {
 	t.Parallel()
 	for _, first := range []string{"peer", "program"} {
 		for _, second := range []string{"peer", "program"} {
-			p := newPrey(t)
+			p := newVictim(t)
 			q, w := p.qps[0], p.windows[1]
 			key := w.RKey()
 			by := func(who string) {
@@ -103,7 +103,7 @@ func TestWindowBindChecksTheDomain(t *testing.T) {
 	t.Parallel()
 	other := []string{"window", "region", "both", "none"}
 	for _, what := range other {
-		p := newPrey(t)
+		p := newVictim(t)
 		q, pd := p.qps[0], p.table.AllocPD()
 		windowPD, regionPD := p.pd, p.pd
 		if what == "window" || what == "both" {
@@ -134,7 +134,7 @@ func TestWindowBindChecksTheDomain(t *testing.T) {
 // did not stand for any more.
 func TestWindowEndsWhileAReadWaits(t *testing.T) {
 	t.Parallel()
-	p := newPrey(t)
+	p := newVictim(t)
 	q, w := p.qps[0], p.windows[1]
 	d := p.read(q, 0, 2048)
 	pkt := rocev2.Packet{}

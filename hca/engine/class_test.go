@@ -95,7 +95,7 @@ func TestClassOfFinalPackets(t *testing.T) {
 	b.held = true
 	out := transport.NewTxBatch(rocev2.MaxPacketLen)
 	a.held = false
-	a.flush()
+	a.transmit()
 	for b.w.step(b.w.now) {
 	}
 	var q *QP

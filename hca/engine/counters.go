@@ -98,7 +98,7 @@ type Usage struct {
 // Usage returns what the engine holds. It looks at every peer.
 func (e *Engine) Usage() Usage {
 	u := Usage{
-		QPs: e.table.n, Peers: len(e.peers.byAddr), Sending: e.turns.len(), Delayed: e.out.acks.waiting.len(),
+		QPs: e.table.n, Peers: len(e.peers.byAddr), Sending: e.turns.len(), Delayed: len(e.out.acks.waiting),
 		Final: len(e.finals.packets), Timers: e.timers.heap.Len(),
 	}
 	for _, p := range e.peers.byAddr {
@@ -107,7 +107,7 @@ func (e *Engine) Usage() Usage {
 			a := &p.accounts[i]
 			u.InFlight += a.inFlight
 			u.Busy += a.busy
-			u.Limited += a.waiting.len()
+			u.Limited += a.waiting.Len()
 		}
 	}
 	return u

@@ -64,7 +64,7 @@ func (h *host) datagram(q *QP, ah *ib.AddressHandle, qpn rocev2.QPN, n uint32) {
 	h.w.t.Helper()
 	_, err := h.e.PostSend(q, []ib.SendWR{{Opcode: ib.OpSend, Signaled: true, SGList: []ib.SGE{h.mr.SGE(0, n)}, AH: ah, RemoteQPN: qpn, RemoteQKey: testQKey}})
 	h.w.must(err)
-	h.flush()
+	h.transmit()
 }
 
 func (h *host) recv(q *QP, n uint32) {
@@ -254,7 +254,7 @@ func TestDatagramsLoopBack(t *testing.T) {
 		a.datagram(q, a.ah(b.addr), far.QPN(), 4000)
 	}
 	a.held = false
-	a.flush()
+	a.transmit()
 	w.sleep(10 * w.delay)
 	if s := other.Core().Stats(); s.RecvDone != 30 || a.e.Counters().LoopPackets != 30 || string(a.mem[8192+rocev2.GRHLen:][:3]) != "own" {
 		t.Errorf("%d received, %d passed inside", s.RecvDone, a.e.Counters().LoopPackets)

@@ -42,21 +42,6 @@ type Engine struct {
 	notices qp.NoticeGate // of the port, see qp.NotifyPerPort
 }
 
-// shared is what the way in and the way out have in common.
-type shared struct {
-	cfg      Config
-	sink     Sink
-	table    table
-	turns    turns
-	peers    peers
-	timers   timers
-	finals   finals
-	paths    paths // of datagrams
-	loop     loopback
-	counters Counters
-	now      clock.Time // of the latest batch
-}
-
 // New makes an engine without queue pairs.
 func New(c Config) *Engine {
 	c.Shards = max(c.Shards, 1)
@@ -72,7 +57,6 @@ func New(c Config) *Engine {
 	e := &Engine{shared: shared{
 		cfg:   c,
 		sink:  c.Sink,
-		turns: newTurns(),
 		peers: peers{limit: c.window().MaxBytes},
 		loop:  newLoopback(&c),
 		paths: paths{src: c.Addr},
@@ -112,6 +96,7 @@ func (e *Engine) NewQP(c qp.Config, user any) (*QP, error) {
 	}
 	q := &QP{User: user, qpn: qpn, held: held, core: core, ref: new(timerRef), class: e.cfg.class(0)}
 	q.ref.q = q
+	q.fresh.Value, q.round.Value, q.limited.Value = q, q, q
 	if !core.Connected() {
 		q.mtu = int32(c.PortMTU.Bytes())
 		q.loops = e.loop.addr.IsValid()
@@ -215,12 +200,19 @@ func (e *Engine) Fill(now clock.Time, out *transport.TxBatch, classes Classes) (
 	if len(e.loop.ends) > 0 {
 		e.in.loopBack(now, &r, &e.loop)
 	}
-	r.Held = e.out.acks.waiting.head != nil
+	r.Held = len(e.out.acks.waiting) > 0
 	return r
 }
 
+// Settle ends the turns that come first of queue pairs that have nothing to
+// send, as Fill would, and returns what Pending reports then: true only where
+// Fill has a queue pair to ask.
+func (e *Engine) Settle() (pending bool) { return e.out.settle() || len(e.finals.packets) > 0 }
+
 // Pending reports whether there may be something to send.
-func (e *Engine) Pending() bool { return len(e.finals.packets) > 0 || e.out.pending() }
+func (e *Engine) Pending() bool {
+	return len(e.finals.packets) > 0 || e.turns.front(AllClasses) != nil || len(e.peers.limited) > 0 && e.peers.admits()
+}
 
 // Classes returns the classes in which a queue pair has its turn, or a packet
 // waits. It ends no turn, so it may say so of one that has nothing to send.
@@ -239,8 +231,11 @@ func (e *Engine) Classes() Classes {
 // the next batch.
 func (e *Engine) FinalPackets() int { return len(e.finals.packets) }
 
-// AckDelay returns the rule for lone acknowledgements.
-func (e *Engine) AckDelay() *AckDelay { return &e.out.acks }
+// DelayAcks reports at now whether lone acknowledgements wait for the driver's
+// next call of it, and sees to it that they do, or leave with the next batches
+// (ackdelay.go). Without a call they leave. Only AcksAtPoll and AcksAtRequests
+// need the time.
+func (e *Engine) DelayAcks(now clock.Time, m AckMoment) (wait bool) { return e.out.acks.at(now, m) }
 
 // Place says where the payloads of packets from src go that are about to be
 // received, see transport.Placer. There are up to n packets of size bytes of
@@ -311,7 +306,7 @@ func (e *Engine) Attach(q *QP, group netip.Addr) bool { return e.in.groups.attac
 func (e *Engine) Detach(q *QP, group netip.Addr) bool { return e.in.groups.detach(q, group) }
 
 // Attached returns how many queue pairs are attached to a group.
-func (e *Engine) Attached(group netip.Addr) int { return len(e.in.groups[group]) }
+func (e *Engine) Attached(group netip.Addr) int { return len(e.in.groups.members[group]) }
 
 // Hold returns a number that no queue pair has, and holds it for Release or
 // NewQP (hold.go).
@@ -359,7 +354,7 @@ func (e *Engine) Destroy(q *QP) {
 		q.held = false
 	}
 	e.turns.remove(q)
-	e.out.acks.waiting.remove(q)
+	e.out.acks.forget(q)
 	e.timers.cancel(q)
 	q.ref.q = nil
 	e.peers.disconnect(q)

@@ -13,7 +13,7 @@ import (
 // sender has the queue pairs write packets when it is their turn.
 type sender struct {
 	*shared
-	acks AckDelay
+	acks delayedAcks
 	link linkWriter
 	mix  mixedWriter
 }
@@ -21,7 +21,7 @@ type sender struct {
 func newSender(s *shared) sender {
 	return sender{
 		shared: s,
-		acks:   AckDelay{waiting: list{kind: listDelayed}, turns: &s.turns},
+		acks:   delayedAcks{turns: &s.turns},
 		link:   linkWriter{shared: s},
 	}
 }
@@ -45,9 +45,9 @@ func (s *sender) fill(now clock.Time, out *transport.TxBatch, classes Classes) {
 	s.link.batch, s.link.q = nil, nil
 }
 
-// pending reports whether a queue pair has something to send, and ends the
-// quiet turns that come first.
-func (s *sender) pending() bool {
+// settle ends the quiet turns that come first, and reports whether there is
+// another one.
+func (s *sender) settle() bool {
 	q := s.next(AllClasses)
 	for ; q != nil && q.quiet; q = s.next(AllClasses) {
 		s.pass(s.now, q)
@@ -118,8 +118,9 @@ func (s *sender) pull(now clock.Time, q *QP) bool {
 		if allowance == 0 {
 			s.peers.stop(q, false)
 		}
-		if p.AckDelayed {
-			s.acks.waiting.push(q)
+		if p.AckDelayed && !q.delayed {
+			q.delayed = true
+			s.acks.waiting = append(s.acks.waiting, q)
 		}
 		if p.Deadline != 0 {
 			s.timers.schedule(now, q, p.Deadline)
@@ -141,29 +142,19 @@ type linkWriter struct {
 
 func (w *linkWriter) Room() []byte { return w.batch.Room() }
 
-func (w *linkWriter) Commit(n int, to *ib.AddressVector) {
+func (w *linkWriter) Commit(n int, to *ib.AddressVector, k qp.PacketKind) {
 	path := w.q.path
-	if to != nil {
+	switch {
+	case to != nil:
 		path = w.paths.of(to)
+	case k == qp.OrdinaryPacket:
+	case k == qp.KernelFlush:
+		path = w.q.peer.linuxPath(w.cfg.Addr, path)
+	case k == qp.NoticePacket:
+		path = noticePath(&w.cfg, &w.paths, w.q)
 	}
 	w.batch.Commit(n, path)
 	w.q.turn -= int32(max(n+rocev2.ICRCLen, minTurnCost))
-}
-
-// CommitFlush implements conn.FlushWriter.
-func (w *linkWriter) CommitFlush(n int) {
-	path := w.q.path
-	w.q.path = w.q.peer.linuxPath(w.cfg.Addr, path)
-	w.Commit(n, nil)
-	w.q.path = path
-}
-
-// CommitNotice implements conn.NoticeWriter.
-func (w *linkWriter) CommitNotice(n int) {
-	path := w.q.path
-	w.q.path = noticePath(&w.cfg, &w.paths, w.q)
-	w.Commit(n, nil)
-	w.q.path = path
 }
 
 // loopWriter returns where the packets of q go, some of which pass inside the
@@ -188,13 +179,13 @@ func (w *mixedWriter) Room() []byte {
 	return w.link.Room()
 }
 
-func (w *mixedWriter) Commit(n int, to *ib.AddressVector) {
+func (w *mixedWriter) Commit(n int, to *ib.AddressVector, k qp.PacketKind) {
 	if to == nil || w.link.paths.of(to).Dst != w.link.loop.addr || !w.link.cfg.inDevice(destination(w.link.Room())) {
-		w.link.Commit(n, to)
+		w.link.Commit(n, to, k)
 		return
 	}
 	copy(w.link.loop.Room(), w.link.Room()[:n])
-	w.link.loop.Commit(n, to)
+	w.link.loop.Commit(n, to, k)
 }
 
 // destination reads the queue pair that a packet is for.

@@ -1,6 +1,9 @@
 package engine
 
-import "github.com/gosoftroce/rocev2/transport"
+import (
+	"github.com/gosoftroce/rocev2/qp"
+	"github.com/gosoftroce/rocev2/transport"
+)
 
 // The rule for acknowledgements: what a queue pair has executed, of which its
 // program may have been told, is acknowledged whatever the program does with
@@ -66,7 +69,7 @@ func (f *finals) putOne(out *transport.TxBatch, p *finalPacket) bool {
 		if room == nil {
 			return false
 		}
-		f.loop.Commit(copy(room, p.data[:p.n]), nil)
+		f.loop.Commit(copy(room, p.data[:p.n]), nil, qp.OrdinaryPacket)
 		return true
 	}
 	room := out.Room()

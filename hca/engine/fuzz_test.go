@@ -8,7 +8,6 @@ import (
 
 	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/internal/captures"
-	"github.com/gosoftroce/rocev2/qp"
 	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/transport"
 )
@@ -45,7 +44,7 @@ func FuzzDevice(f *testing.F) {
 		f.Add(in)
 	}
 	f.Fuzz(func(t *testing.T, in []byte) {
-		p := newPrey(t)
+		p := newVictim(t)
 		for n := 0; len(in) >= shotHeader && n < 64; n++ {
 			head := in[:shotHeader]
 			size := min(2*int(head[3]), len(in)-shotHeader)
@@ -57,7 +56,7 @@ func FuzzDevice(f *testing.F) {
 }
 
 // shoot does what one shot says.
-func (p *prey) shoot(head, raw []byte) {
+func (p *victim) shoot(head, raw []byte) {
 	q, flags := p.qps[int(head[0])%len(p.qps)], head[1]
 	if flags&shotTime != 0 {
 		if at, ok := p.e.Deadline(); ok {
@@ -71,10 +70,10 @@ func (p *prey) shoot(head, raw []byte) {
 		p.check()
 		return
 	}
-	d := transport.RxPacket{Data: bytes.Clone(raw), Src: preyPeer, Dst: p.addr, SrcPort: rocev2.UDPPort, ICRC: transport.ICRCVerified,
+	d := transport.RxPacket{Data: bytes.Clone(raw), Src: victimPeer, Dst: p.addr, SrcPort: rocev2.UDPPort, ICRC: transport.ICRCVerified,
 		HopLimit: 64, TrafficClass: head[2] & 3}
 	if flags&shotSource == 0 {
-		d.Src, d.SrcPort = preyPeer6, 0xc000
+		d.Src, d.SrcPort = victimPeer6, 0xc000
 	} else if q.local {
 		d.Src = p.addr
 	}
@@ -94,7 +93,7 @@ func (p *prey) shoot(head, raw []byte) {
 }
 
 // mend makes parts of a datagram right.
-func (p *prey) mend(d *transport.RxPacket, q *QP, flags byte, distance int) {
+func (p *victim) mend(d *transport.RxPacket, q *QP, flags byte, distance int) {
 	b := d.Data
 	if len(b) < rocev2.BTHLen {
 		return
@@ -108,7 +107,7 @@ func (p *prey) mend(d *transport.RxPacket, q *QP, flags byte, distance int) {
 	if flags&shotPSN != 0 {
 		psn := q.core.Attr().RQPSN
 		if ok && info.Role == rocev2.RoleResponse {
-			psn = preyPSN
+			psn = victimPSN
 		}
 		put24(b[9:], uint32(psn.Add(distance)))
 	}
@@ -118,7 +117,7 @@ func (p *prey) mend(d *transport.RxPacket, q *QP, flags byte, distance int) {
 	rest := b[rocev2.BTHLen:]
 	if info.Headers.Has(rocev2.HasXRCETH) {
 		if flags&shotMemory != 0 {
-			put24(rest[1:], preySRQN)
+			put24(rest[1:], victimSRQN)
 		}
 		rest = rest[rocev2.XRCETHLen:]
 	}
@@ -149,7 +148,7 @@ func (p *prey) mend(d *transport.RxPacket, q *QP, flags byte, distance int) {
 func put24(b []byte, v uint32) { b[0], b[1], b[2] = byte(v>>16), byte(v>>8), byte(v) }
 
 // program does what a program may do between two packets.
-func (p *prey) program(q *QP, what byte) {
+func (p *victim) program(q *QP, what byte) {
 	state := q.Core().State()
 	switch what % 7 {
 	case 0:
@@ -170,7 +169,7 @@ func (p *prey) program(q *QP, what byte) {
 		}
 	case 4:
 		if state == ib.StateInit {
-			p.connectTo(q, q.Core().Type(), ib.AddressVector{DGID: preyPeer}, ib.StateRTS)
+			p.connectTo(q, q.Core().Type(), ib.AddressVector{DGID: victimPeer}, ib.StateRTS)
 		}
 	case 6:
 		if !p.e.Detach(q, testGroup) && q.Core().Type() == ib.UD {
@@ -191,7 +190,7 @@ const aimed = shotQPN | shotSource | shotPSN | shotMemory | shotQKey
 // groupShot are the flags of a datagram for the group, aimed at firstUD.
 const (
 	groupShot = shotSource | shotQKey
-	firstUD   = 18 // of preyKinds
+	firstUD   = 18 // of victimKinds
 )
 
 // deviceSeeds are packets of every opcode at every queue pair, and what kernels
@@ -211,7 +210,7 @@ func opcodeSeeds() (seeds [][]byte) {
 		pkt.AtomicETH.VA, pkt.FETH.Type = 64, rocev2.FlushGlobal
 		switch info.Payload {
 		case rocev2.PayloadMTU:
-			pkt.RETH.Length, pkt.Payload = 2*preyMTU, make([]byte, preyMTU)
+			pkt.RETH.Length, pkt.Payload = 2*victimMTU, make([]byte, victimMTU)
 		case rocev2.PayloadNonEmpty, rocev2.PayloadAny:
 			pkt.Payload = make([]byte, 64)
 		case rocev2.PayloadEight:
@@ -219,7 +218,7 @@ func opcodeSeeds() (seeds [][]byte) {
 		}
 		b := append(pkt.AppendTo(nil), 1, 2, 3, 4)
 		in := shot(nil, 0, 0, 0, b)
-		for target := range preyKinds {
+		for target := range victimKinds {
 			in = shot(in, target, aimed, 0, b)
 		}
 		in = shot(shot(in, 0, aimed, 1, b), 0, aimed, -1, b)
@@ -262,8 +261,8 @@ func captured(t testing.TB) (seeds [][]byte) {
 func TestDeviceSeedsHit(t *testing.T) {
 	t.Parallel()
 	seeds, hit := opcodeSeeds(), map[rocev2.Service]int{}
-	for i := range preyKinds {
-		k := &preyKinds[i]
+	for i := range victimKinds {
+		k := &victimKinds[i]
 		if k.state != ib.StateRTS || k.busy && k.typ == ib.RC || k.self || k.typ == ib.XRCInitiator {
 			continue
 		}
@@ -272,11 +271,11 @@ func TestDeviceSeedsHit(t *testing.T) {
 			if in[1] != 0 || !ok || info.Role != rocev2.RoleRequest || info.Service != k.typ.Service() {
 				continue
 			}
-			p := newPrey(t)
+			p := newVictim(t)
 			size := 2 * int(in[3])
 			p.shoot([]byte{byte(i), aimed, 0, in[3]}, in[shotHeader:shotHeader+size])
 			s := p.qps[i].Core().Stats()
-			dropped := s.RxPackets - s.Drops[qp.DropNone]
+			dropped := s.Drops.Total()
 			if hit[info.Service]++; info.First && dropped > 0 {
 				t.Errorf("%v is dropped by queue pair %d, %v", info.Name, i, k.typ)
 			}
@@ -291,7 +290,7 @@ func TestDeviceSeedsHit(t *testing.T) {
 // it, in RTR and beyond, once.
 func TestGroupShotHits(t *testing.T) {
 	t.Parallel()
-	p := newPrey(t)
+	p := newVictim(t)
 	pkt := rocev2.Packet{BTH: rocev2.BTH{Opcode: rocev2.UDSendOnly, PKey: rocev2.DefaultPKey}, Payload: make([]byte, 64)}
 	raw := append(pkt.AppendTo(nil), 0, 0, 0, 0)
 	before := make([]uint64, len(p.qps))
@@ -301,7 +300,7 @@ func TestGroupShotHits(t *testing.T) {
 	p.shoot([]byte{firstUD, groupShot, 0, byte(len(raw) / 2)}, raw)
 	for i, q := range p.qps {
 		want := uint64(0)
-		if k := &preyKinds[i]; k.typ == ib.UD && k.state >= ib.StateRTR && k.state != ib.StateErr {
+		if k := &victimKinds[i]; k.typ == ib.UD && k.state >= ib.StateRTR && k.state != ib.StateErr {
 			want = 1
 		}
 		if got := q.Core().Stats().RecvDone - before[i]; got != want {

@@ -38,7 +38,7 @@ func (h *host) member(qkey uint32, state ib.State, receives int) *QP {
 func toGroup(group netip.Addr, change ...func(*rocev2.Packet)) transport.RxPacket {
 	p := rocev2.Packet{
 		BTH:     rocev2.BTH{Opcode: rocev2.UDSendOnly, PKey: rocev2.DefaultPKey, DestQPN: rocev2.MulticastQPN},
-		DETH:    rocev2.DETH{QKey: preyQKey, SrcQPN: 0x99},
+		DETH:    rocev2.DETH{QKey: victimQKey, SrcQPN: 0x99},
 		Payload: []byte("to everybody"),
 	}
 	for _, f := range change {
@@ -66,21 +66,21 @@ func (h *host) receivers() (qpns []rocev2.QPN) {
 func TestGroupDelivery(t *testing.T) {
 	t.Parallel()
 	h := newWorld(t, 1).newHost(Config{}, 1<<12)
-	first, second := h.member(preyQKey, ib.StateRTR, 8), h.member(preyQKey, ib.StateRTR, 8)
+	first, second := h.member(victimQKey, ib.StateRTR, 8), h.member(victimQKey, ib.StateRTR, 8)
 	for _, q := range []*QP{
 		first,
-		h.member(preyQKey+1, ib.StateRTR, 8),
-		h.member(preyQKey, ib.StateInit, 8),
-		h.member(preyQKey, ib.StateErr, 0),
-		h.member(preyQKey, ib.StateRTR, 0),
+		h.member(victimQKey+1, ib.StateRTR, 8),
+		h.member(victimQKey, ib.StateInit, 8),
+		h.member(victimQKey, ib.StateErr, 0),
+		h.member(victimQKey, ib.StateRTR, 0),
 		second,
 	} {
 		if !h.e.Attach(q, testGroup) {
 			t.Fatal("not attached")
 		}
 	}
-	h.e.Attach(h.member(preyQKey, ib.StateRTR, 8), otherGroup)
-	h.member(preyQKey, ib.StateRTR, 8) // in no group
+	h.e.Attach(h.member(victimQKey, ib.StateRTR, 8), otherGroup)
+	h.member(victimQKey, ib.StateRTR, 8) // in no group
 	h.receivers()
 	take := func(want ...*QP) {
 		t.Helper()
@@ -131,7 +131,7 @@ func TestGroupForgery(t *testing.T) {
 	h := w.newHost(Config{}, 1<<12)
 	connected := h.newQP()
 	h.connect(connected, ib.AddressVector{DGID: addrOf(77)}, 5)
-	q := h.member(preyQKey, ib.StateRTR, 8)
+	q := h.member(victimQKey, ib.StateRTR, 8)
 	h.e.Attach(q, testGroup)
 	opcode := func(op rocev2.Opcode) func(*rocev2.Packet) {
 		return func(p *rocev2.Packet) { p.BTH.Opcode = op }
@@ -192,7 +192,7 @@ func TestGroupForgery(t *testing.T) {
 func TestGroupOfShards(t *testing.T) {
 	t.Parallel()
 	h := newWorld(t, 1).newHost(Config{Shard: 1, Shards: 4}, 1<<12)
-	q := h.member(preyQKey, ib.StateRTR, 8)
+	q := h.member(victimQKey, ib.StateRTR, 8)
 	h.e.Attach(q, testGroup)
 	bad := toGroup(testGroup)
 	bad.ICRC = transport.ICRCBad
@@ -211,7 +211,7 @@ func TestGroupOfShards(t *testing.T) {
 func TestGroupNoAllocations(t *testing.T) {
 	h := newWorld(t, 1).newHost(Config{Shards: 2}, 1<<12)
 	for range 4 {
-		h.e.Attach(h.member(preyQKey, ib.StateRTR, 1000), testGroup)
+		h.e.Attach(h.member(victimQKey, ib.StateRTR, 1000), testGroup)
 	}
 	h.done = make([]ib.WC, 0, 4096)
 	d := []transport.RxPacket{toGroup(testGroup)}
@@ -234,7 +234,7 @@ func FuzzGroups(f *testing.F) {
 		groups := [4]netip.Addr{testGroup, otherGroup, netip.MustParseAddr("224.0.0.1"), netip.MustParseAddr("ff02::1")}
 		var all [qps]*QP
 		var model [4][]rocev2.QPN
-		renew := func(i int) { all[i] = h.member(preyQKey, ib.StateRTR, receives) }
+		renew := func(i int) { all[i] = h.member(victimQKey, ib.StateRTR, receives) }
 		for i := range all {
 			renew(i)
 		}
@@ -287,7 +287,7 @@ func FuzzGroups(f *testing.F) {
 		for _, q := range all {
 			h.e.Destroy(q)
 		}
-		if len(h.e.in.groups) != 0 {
+		if len(h.e.in.groups.members)+len(h.e.in.groups.of) != 0 {
 			t.Errorf("left are %v", h.e.in.groups)
 		}
 	})

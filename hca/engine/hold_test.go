@@ -52,7 +52,7 @@ func TestHeldNumberWaits(t *testing.T) {
 			t.Fatalf("%d packets are kept", len(packets))
 		}
 		b.e.Receive(w.now, packets)
-		b.flush()
+		b.transmit()
 		a.wait(1)
 		if c := a.done[0]; c.Status != ib.StatusSuccess {
 			t.Error(c)
@@ -90,7 +90,7 @@ func TestHeldNumberWaitsForRTS(t *testing.T) {
 		t.Error("it is received")
 	}
 	b.e.Receive(w.now, b.e.Kept(n))
-	b.flush()
+	b.transmit()
 	a.wait(1)
 	a.post(qa, ib.OpSend, b, 8)
 	a.wait(2)

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 
 	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/qp"
 	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/transport"
 )
@@ -58,7 +59,7 @@ func (b *loopback) Room() []byte {
 
 // Commit implements qp.Writer. The ICRC, which is part of every packet
 // that is parsed, has its place after the packet.
-func (b *loopback) Commit(n int, to *ib.AddressVector) {
+func (b *loopback) Commit(n int, to *ib.AddressVector, _ qp.PacketKind) {
 	b.off += n + rocev2.ICRCLen
 	b.ends, b.to = append(b.ends, b.off), append(b.to, to)
 	if b.q != nil {

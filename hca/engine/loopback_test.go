@@ -32,7 +32,7 @@ func TestLoopbackLeavesOthersTheirTurn(t *testing.T) {
 		}
 	}
 	h.held = false
-	h.flush()
+	h.transmit()
 	h.waitOK(1)
 }
 
@@ -86,7 +86,7 @@ func TestLoopbackBatch(t *testing.T) {
 			for i := range room[:n] {
 				room[i] = byte(count)
 			}
-			b.Commit(n, nil)
+			b.Commit(n, nil, qp.OrdinaryPacket)
 			count++
 		}
 		if count != len(b.ends) || count < 15 {

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/gosoftroce/rocev2/ib"
-	"github.com/gosoftroce/rocev2/qp"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
@@ -31,8 +30,8 @@ func TestNativeIsNotGuessed(t *testing.T) {
 		t.Errorf("after a packet in its turn: %+v", p)
 	}
 	a.forge(qa, b.addr, rocev2.UDPPort, rocev2.RCSendOnly, 5)
-	if st := qa.Core().Stats(); st.Reordered != 0 || st.Drops[qp.DropOutOfOrder] != 2 {
-		t.Errorf("%d packets were kept, %d dropped", st.Reordered, st.Drops[qp.DropOutOfOrder])
+	if st := qa.Core().Stats(); st.Reordered != 0 || st.Drops.OutOfOrder != 2 {
+		t.Errorf("%d packets were kept, %d dropped", st.Reordered, st.Drops.OutOfOrder)
 	}
 }
 
@@ -119,7 +118,7 @@ func TestLoopbackPeerHasTheEnginesPort(t *testing.T) {
 	a.forge(q, a.addr, 60000, rocev2.RCSendOnly, 0)
 	a.write(q, a, 20000)
 	a.waitOK(1)
-	if st := q.Core().Stats(); st.Drops[qp.DropRNR] != 0 || a.e.Counters().Device[DropSourcePort] != 1 {
+	if st := q.Core().Stats(); st.Drops.RNR != 0 || a.e.Counters().Device[DropSourcePort] != 1 {
 		t.Errorf("drops %v and %v", st.Drops, a.e.Counters().Device)
 	}
 }

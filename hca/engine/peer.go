@@ -3,7 +3,9 @@ package engine
 import (
 	"math"
 	"net/netip"
+	"slices"
 
+	"github.com/gosoftroce/rocev2/internal/list"
 	"github.com/gosoftroce/rocev2/qp"
 	"github.com/gosoftroce/rocev2/transport"
 )
@@ -30,12 +32,12 @@ const maxPeerPaths = 64
 // all are silent: so they have an account of their own, and take nothing from
 // others.
 type account struct {
-	inFlight int  // bytes unacknowledged, of all of them
-	busy     int  // queue pairs with anything in flight
-	limit    int  // how many bytes may be in flight
-	waiting  list // queue pairs that the limit has stopped
-	admitted *QP  // of them, the one whose turn it is to take what is left
-	listed   bool // in peers.limited
+	inFlight int           // bytes unacknowledged, of all of them
+	busy     int           // queue pairs with anything in flight
+	limit    int           // how many bytes may be in flight
+	waiting  list.List[QP] // queue pairs that the limit has stopped
+	admitted *QP           // of them, the one whose turn it is to take what is left
+	listed   bool          // in peers.limited
 }
 
 const (
@@ -91,8 +93,9 @@ func (a *account) take(q *QP, n int) {
 // leave takes q out, and reports whether it was waiting.
 func (a *account) leave(q *QP) (waited bool) {
 	a.take(q, 0)
-	waited = q.links.in[listLimited]
-	a.waiting.remove(q)
+	if waited = q.limited.In(); waited {
+		a.waiting.Remove(&q.limited)
+	}
 	if a.admitted == q {
 		a.admitted = nil
 	}
@@ -114,7 +117,7 @@ func (q *QP) allowance() int {
 	a := q.account()
 	left, packet := a.limit-a.inFlight, int(q.mtu)+qp.PacketOverhead
 	switch {
-	case left > 0 && a.waiting.empty(): // a READ may be larger
+	case left > 0 && a.waiting.Len() == 0: // a READ may be larger
 		return left
 	case left > 0 && a.admitted == q && q.quantum > 0:
 		return min(left, q.quantum)
@@ -163,8 +166,8 @@ func (p *peers) connect(q *QP, addr netip.Addr) {
 	to := p.byAddr[addr]
 	if to == nil {
 		to = &peer{addr: addr, notices: p.notices}
-		to.accounts[accountLive] = account{limit: p.limit, waiting: list{kind: listLimited}}
-		to.accounts[accountSilent] = account{limit: p.limit / silentPart, waiting: list{kind: listLimited}}
+		to.accounts[accountLive] = account{limit: p.limit}
+		to.accounts[accountSilent] = account{limit: p.limit / silentPart}
 		if p.byAddr == nil {
 			p.byAddr = map[netip.Addr]*peer{}
 		}
@@ -212,10 +215,13 @@ func (p *peers) stop(q *QP, first bool) {
 	a := q.account()
 	switch {
 	case first:
-		a.waiting.pushFront(q)
-	case !q.links.in[listLimited]:
+		if q.limited.In() {
+			a.waiting.Remove(&q.limited)
+		}
+		a.waiting.PushFront(&q.limited)
+	case !q.limited.In():
 		q.quantum = turnBytes
-		a.waiting.push(q)
+		a.waiting.PushBack(&q.limited)
 	}
 	if !a.listed {
 		a.listed = true
@@ -226,6 +232,13 @@ func (p *peers) stop(q *QP, first bool) {
 // admitLook is how many peers are looked at before each turn, unless no queue
 // pair has anything to send.
 const admitLook = 8
+
+// admits reports whether admit would let a queue pair go on.
+func (p *peers) admits() bool {
+	return slices.ContainsFunc(p.limited, func(a *account) bool {
+		return a.admitted == nil && a.waiting.Len() > 0 && a.inFlight < a.limit
+	})
+}
 
 // admit lets the queue pairs that a peer's limit has stopped go on when there
 // is room again, one after the other: what an acknowledgement frees is for the
@@ -242,7 +255,7 @@ func (p *peers) admit(t *turns) {
 		last := len(p.limited) - 1
 		i := p.cursor % (last + 1)
 		switch a := p.limited[i]; {
-		case a.admitted == nil && a.waiting.empty():
+		case a.admitted == nil && a.waiting.Len() == 0:
 			a.listed = false
 			p.limited[i], p.limited[last] = p.limited[last], nil
 			p.limited = p.limited[:last]
@@ -251,7 +264,7 @@ func (p *peers) admit(t *turns) {
 			}
 			continue
 		case a.admitted == nil && a.inFlight < a.limit:
-			a.admitted = a.waiting.pop()
+			a.admitted = a.waiting.PopFront()
 			t.push(a.admitted)
 		}
 		p.cursor = i + 1

@@ -68,7 +68,7 @@ func TestFailedQueuePairFreesTheLimit(t *testing.T) {
 				_, err := a.e.PostSend(q, []ib.SendWR{{Opcode: ib.OpRead, SGList: []ib.SGE{a.mr.SGE(0, 20000)},
 					Remote: ib.RemoteAddr{Addr: b.mr.Addr(), RKey: b.mr.RKey() + 1}}})
 				a.w.must(err)
-				a.flush()
+				a.transmit()
 			}
 			a.w.sleep(2 * a.w.delay)
 		}},

@@ -79,8 +79,8 @@ func TestPlaceOfRead(t *testing.T) {
 		}
 		for name, change := range map[string]func(h *[rocev2.BTHLen]byte){
 			"what was received":  func(h *[rocev2.BTHLen]byte) { h[11]-- },
-			"the packet behind":  func(h *[rocev2.BTHLen]byte) { h[11]++ },
-			"far behind":         func(h *[rocev2.BTHLen]byte) { h[9] ^= 0x40 },
+			"the packet after":   func(h *[rocev2.BTHLen]byte) { h[11]++ },
+			"far after":          func(h *[rocev2.BTHLen]byte) { h[9] ^= 0x40 },
 			"a WRITE":            func(h *[rocev2.BTHLen]byte) { h[0] = byte(rocev2.RCWriteMiddle) },
 			"a SEND":             func(h *[rocev2.BTHLen]byte) { h[0] = byte(rocev2.RCSendMiddle) },
 			"a first packet":     func(h *[rocev2.BTHLen]byte) { h[0] = byte(rocev2.RCReadResponseFirst) },
@@ -96,7 +96,7 @@ func TestPlaceOfRead(t *testing.T) {
 	h := middleOfRead(a, b, qb, 8)
 	check("a READ of 8 packets", h, 1<<10, 6<<10)
 	h = carry(a, b, 1, 4)
-	check("behind four", h, 4<<10, 3<<10)
+	check("after four", h, 4<<10, 3<<10)
 	h = carry(a, b, 4, 7)
 	h[0] = byte(rocev2.RCReadResponseMiddle)
 	check("the last packet", h, 0, 0)
@@ -143,7 +143,7 @@ func TestPlaceOfReadsInFlight(t *testing.T) {
 			v, p2 := b.e.Place(src, &next, 1024, 100)
 			v.Release()
 			if want := 6<<10 - len(p); len(p2) != want || want > 0 && &p2[0] != &b.mem[at+len(p)] {
-				t.Errorf("packet %d, behind %d bytes: a place of %d, want %d", first+1, len(p), len(p2), want)
+				t.Errorf("packet %d, after %d bytes: a place of %d, want %d", first+1, len(p), len(p2), want)
 			}
 		}
 		carry(a, b, first+1, first+8)
@@ -166,7 +166,7 @@ func TestPlaceOfReadBehindGap(t *testing.T) {
 	carry(a, b, 1, 4)
 	h = carry(a, b, 6, 6)
 	if got := atRead(t, a, b, h, 6<<10, nil); got != 5<<10 {
-		t.Errorf("a place of %d bytes behind what was kept, want 5 KiB", got)
+		t.Errorf("a place of %d bytes after what was kept, want 5 KiB", got)
 	}
 	for i := range 6 {
 		again := carry(a, b, i, i)
@@ -274,8 +274,8 @@ func TestPlacedReadMarked(t *testing.T) {
 		t.Errorf("%+v, %d packets are counted as marked, want 4", r, got)
 	}
 	a.held, b.held = false, false
-	a.flush()
-	b.flush()
+	a.transmit()
+	b.transmit()
 	b.waitOK(1)
 	if !bytes.Equal(b.mem[:8<<10], a.mem[:8<<10]) {
 		t.Error("not what was read")

@@ -150,7 +150,7 @@ func testPlaced(t *testing.T, seed uint64, loss float64, native bool) map[rocev2
 		}
 		_, err := poster.e.PostSend(q, []ib.SendWR{wr})
 		w.must(err)
-		poster.flush()
+		poster.transmit()
 		poster.waitOK(1)
 		if op == ib.OpSend {
 			b.waitOK(1)
@@ -251,7 +251,7 @@ func TestPlaceRefused(t *testing.T) {
 		}
 	}
 	a.held = false
-	a.flush()
+	a.transmit()
 	a.waitOK(1)
 	if got := ask(src, same, 1024); got != 0 {
 		t.Errorf("a message that is complete gets a place of %d bytes", got)

@@ -1,9 +1,8 @@
 package engine
 
 import (
-	"net/netip"
-
 	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/internal/list"
 	"github.com/gosoftroce/rocev2/qp"
 	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/rocev2/clock"
@@ -18,10 +17,15 @@ type QP struct {
 	// User is the driver's own. The engine does not look at it.
 	User any
 
-	core  *qp.QP
-	path  *transport.Path // to the peer; nil before the address vector is set
-	links links
-	qpn   rocev2.QPN // that of core, which a reset writes anew
+	core *qp.QP
+	path *transport.Path // to the peer; nil before the address vector is set
+	qpn  rocev2.QPN      // that of core, which a reset writes anew
+	mtu  int32           // path MTU in bytes
+
+	// Its places in lists.
+	fresh   list.Element[QP] // it has just come to have packets to send
+	round   list.Element[QP] // it has had a turn and may have more
+	limited list.Element[QP] // its peer's limit has stopped it
 
 	// Its turn, see turns.go.
 	turn  int32 // bytes left of it
@@ -29,28 +33,26 @@ type QP struct {
 	quiet bool  // it has nothing to send, and its turn need not ask
 	class uint8 // of its packets, see class.go
 
-	local     bool  // the peer is on this engine's address, and Loopback is on
-	loops     bool  // packets of it may pass inside the engine: it is local, or of UD
-	raised    bool  // an event was
-	mtuRaised bool  // EventPathMTU was
-	held      bool  // the number was held for it, see hold.go
-	mtu       int32 // path MTU in bytes
-
-	// Its timer, see timers.go.
-	timerAt clock.Time // of the valid entry in the heap; 0: there is none
-	ref     *timerRef
+	local     bool // the peer is on this engine's address, and Loopback is on
+	delayed   bool // an acknowledgement of it waits, see delayedAcks
+	loops     bool // packets of it may pass inside the engine: it is local, or of UD
+	raised    bool // an event was
+	mtuRaised bool // EventPathMTU was
+	held      bool // the number was held for it, see hold.go
 
 	// Its peer, see peer.go and native.go.
-	peer         *peer
-	inFlight     int    // bytes counted in an account of peer
-	quantum      int    // bytes that it may send when it is admitted there
 	silent       uint8  // which account inFlight is in
 	native       bool   // the program says that the peer is this software
 	wide         bool   // it has the window towards a native peer
 	portVerified bool   // a packet came whose PSN was right
 	peerPort     uint16 // the only source port of the peer's packets; 0: any
+	peer         *peer
+	inFlight     int // bytes counted in an account of peer
+	quantum      int // bytes that it may send when it is admitted there
 
-	groups []netip.Addr // that it is attached to, see group.go
+	// Its timer, see timers.go.
+	timerAt clock.Time // of the valid entry in the heap; 0: there is none
+	ref     *timerRef
 }
 
 // Core returns the protocol machine, for what it tells of itself. Whatever
@@ -64,7 +66,7 @@ func (q *QP) QPN() rocev2.QPN { return q.qpn }
 func (q *QP) Raised() bool { return q.raised }
 
 // Pending reports whether q waits for its turn to send, or has it.
-func (q *QP) Pending() bool { return q.links.in[listFresh] || q.links.in[listRound] && !q.idle }
+func (q *QP) Pending() bool { return q.fresh.In() || q.round.In() && !q.idle }
 
 // packetCost is what a packet of the path MTU takes of a turn.
 func (q *QP) packetCost() int { return max(rocev2.BTHLen+int(q.mtu)+rocev2.ICRCLen, minTurnCost) }

@@ -16,7 +16,7 @@ type Ready struct {
 
 	LoopPackets int  // packets that passed inside the engine
 	LoopBytes   int  // of these, BTH to ICRC
-	Held        bool // an acknowledgement waits for AckDelay.Release
+	Held        bool // an acknowledgement waits, see Engine.DelayAcks
 
 	// What is for others.
 
@@ -32,3 +32,8 @@ type Ready struct {
 	// it has got from another shard. With one shard there are none.
 	Multicast []transport.RxPacket
 }
+
+// MayWait reports whether what Receive was given may stay unanswered until the
+// driver's next call, where the answers leave together with what is posted: it
+// was little, and nothing wants an urgent answer.
+func (r *Ready) MayWait() bool { return r.Packets <= MaxDelayed && !r.Urgent }

@@ -158,6 +158,6 @@ func TestReceiptIsNotForTheNextConnection(t *testing.T) {
 	a.write(qa, b, 3000)
 	a.w.sleep(4 * a.w.delay)
 	if len(a.done) > 0 {
-		t.Errorf("%v, and nobody has executed it", a.done[0].Status)
+		t.Errorf("%v, and nothing has executed it", a.done[0].Status)
 	}
 }

@@ -144,7 +144,7 @@ func (in *receiver) deliver(now clock.Time, r *Ready, d *transport.RxPacket, q *
 func (in *receiver) handled(r *Ready, q *QP, request bool) {
 	is := q.core.Ready()
 	r.Requests = r.Requests || request
-	r.Urgent = r.Urgent || is.Answers
+	r.Urgent = r.Urgent || is.Owes == qp.OwesAnswers
 	q.count(is.InFlight, is.Silent) // it has its turn in any case
 	in.turns.push(q)
 	q.quiet = !is.Sends && !is.Raised

@@ -154,7 +154,7 @@ func TestNoRunAcrossAges(t *testing.T) {
 		}
 		to.e.Receive(to.w.now, packets[1:6])
 		if done := to.run(t, packets[6:]); done != 3 {
-			t.Errorf("%v: a run of %d behind it, want 3", op, done)
+			t.Errorf("%v: a run of %d after it, want 3", op, done)
 		}
 	}
 }
@@ -169,7 +169,7 @@ func TestNoRunBehindREADs(t *testing.T) {
 		a.post(qa, ib.OpRead, b, 3<<10)
 		a.waitOK(1)
 		if done := a.run(t, responses(a, b, rocev2.PSN(3*i+3))); done != 0 {
-			t.Fatalf("a run of %d responses behind %d READs", done, i+1)
+			t.Fatalf("a run of %d responses after %d READs", done, i+1)
 		}
 	}
 }
@@ -226,17 +226,19 @@ func TestWhatFollowsFromARun(t *testing.T) {
 			t.Errorf("%v: a run is %+v", op, r)
 		}
 		if less := inFlight - to.e.Usage().InFlight; op == ib.OpRead && less < 5<<10 {
-			t.Errorf("%v: %d bytes less are in flight behind a run of 5 KiB", op, less)
+			t.Errorf("%v: %d bytes less are in flight after a run of 5 KiB", op, less)
 		}
 		to.w.tx.Reset()
 		to.e.Fill(to.w.now, to.w.tx, AllClasses)
 		if to.e.Pending() {
 			t.Errorf("%v: all was sent, and there is more", op)
 		}
-		if to.e.Receive(to.w.now, packets[6:11]); to.e.Pending() {
+		to.e.Receive(to.w.now, packets[6:11])
+		if to.e.Settle() {
 			t.Errorf("%v: the queue pair has a turn after a run that nothing is to be said to", op)
 		}
-		if to.e.Receive(to.w.now, packets[11:]); op != ib.OpRead && !to.e.Pending() {
+		to.e.Receive(to.w.now, packets[11:])
+		if pending := to.e.Settle(); op != ib.OpRead && !pending {
 			t.Errorf("%v: the queue pair has no turn after the end of its message", op)
 		}
 	}
@@ -281,7 +283,7 @@ func TestRunOfAConnectionThatFails(t *testing.T) {
 		a.post(qa, ib.OpRead, b, 60<<10)
 		a.write(qa, b, 1)
 		a.held = false
-		a.flush()
+		a.transmit()
 		a.wait(3)
 		w.sleep(time.Second)
 		w.note("%v %+v %+v", a.done, a.e.QPStats(), a.e.counters)

@@ -150,7 +150,7 @@ func (s *runScene) message(qa, qb *QP) {
 	}
 	_, err := s.a.e.PostSend(qa, []ib.SendWR{wr})
 	s.note("%v of %d bytes: %v", wr.Opcode, n, err)
-	s.a.flush()
+	s.a.transmit()
 }
 
 // interfere is what the program of b does in the middle of messages.
@@ -170,7 +170,7 @@ func (s *runScene) interfere() {
 		err = s.b.e.Modify(q, &ib.Attr{State: ib.StateSQD}, ib.AttrState)
 	}
 	s.note("interfered: %v", err)
-	s.b.flush()
+	s.b.transmit()
 }
 
 // changeSome changes some of the packets that arrive.

@@ -92,7 +92,7 @@ func TestSilentQueuePairsLeaveTheirNeighboursAShare(t *testing.T) {
 						Remote: ib.RemoteAddr{Addr: b.mr.Addr(), RKey: b.mr.RKey()}}})
 					w.must(err)
 				}
-				a.flush()
+				a.transmit()
 			}
 			start := w.now
 			a.write(qa, b, size)

@@ -101,7 +101,7 @@ func (s *simEnd) post(d int, want map[*host]int) {
 		{Opcode: ib.OpRead, Signaled: true, SGList: []ib.SGE{s.from.part(d, 3)}, Remote: ib.RemoteAddr{Addr: s.to.part(d, 0).Addr, RKey: rkey}},
 	})
 	w.must(err)
-	s.from.flush()
+	s.from.transmit()
 	want[s.from] += 3
 	want[s.to]++
 }

@@ -1,6 +1,9 @@
 package engine
 
-import "github.com/gosoftroce/rocev2/transport"
+import (
+	"github.com/gosoftroce/rocev2/internal/list"
+	"github.com/gosoftroce/rocev2/transport"
+)
 
 // turns says whose turn it is to send. Each class has turns of its own.
 type turns struct {
@@ -15,8 +18,8 @@ type turns struct {
 // queue pair has more than one turn; one that has used up a part of it may come
 // first again with what is left.
 type classTurns struct {
-	fresh list
-	round list // those without anything to send (QP.idle) only keep their place
+	fresh list.List[QP]
+	round list.List[QP] // those without anything to send (QP.idle) only keep their place
 }
 
 // A turn is one segmentation run, which is limited in bytes and in packets.
@@ -29,12 +32,6 @@ const (
 // comes meanwhile goes first in any case, and longer bursts cost less.
 const aloneTurns = 4
 
-func newTurns() turns { return turns{lowest: newClassTurns()} }
-
-func newClassTurns() classTurns {
-	return classTurns{fresh: list{kind: listFresh}, round: list{kind: listRound}}
-}
-
 // of returns the turns of a class.
 func (t *turns) of(class uint8) *classTurns {
 	if class == 0 {
@@ -44,11 +41,11 @@ func (t *turns) of(class uint8) *classTurns {
 }
 
 func (t *turns) higher(class uint8) *classTurns {
-	if n := len(t.above); n < int(class) {
-		t.above = append(make([]classTurns, 0, class), t.above...)
-		for range int(class) - n {
-			t.above = append(t.above, newClassTurns())
-		}
+	switch {
+	case t.above == nil: // as long as all may become: lists do not move
+		t.above = make([]classTurns, class, NumClasses-1)
+	case len(t.above) < int(class):
+		t.above = t.above[:class]
 	}
 	return &t.above[class-1]
 }
@@ -109,23 +106,27 @@ func (t *turns) count(q *QP) {
 // remove takes q out.
 func (t *turns) remove(q *QP) {
 	c := t.of(q.class)
-	c.fresh.remove(q)
-	c.round.remove(q)
+	if q.fresh.In() {
+		c.fresh.Remove(&q.fresh)
+	}
+	if q.round.In() {
+		c.round.Remove(&q.round)
+	}
 	c.settle()
 }
 
-func (t *classTurns) len() int { return t.fresh.len() + t.round.len() }
+func (t *classTurns) len() int { return t.fresh.Len() + t.round.Len() }
 
 // push has q come to its turn.
 func (t *classTurns) push(q *QP) {
 	q.quiet = false
 	switch {
 	case q.Pending():
-	case !q.links.in[listRound]:
+	case !q.round.In():
 		q.turn = turnBytes
-		t.fresh.push(q)
+		t.fresh.PushBack(&q.fresh)
 	case int(q.turn) >= q.packetCost():
-		t.fresh.push(q)
+		t.fresh.PushBack(&q.fresh)
 	default:
 		q.turn, q.idle = turnBytes, false
 	}
@@ -133,20 +134,22 @@ func (t *classTurns) push(q *QP) {
 
 // front returns the queue pair whose turn it is, or nil.
 func (t *classTurns) front() *QP {
-	if t.fresh.head != nil {
-		return t.fresh.head
+	if q := t.fresh.Front(); q != nil {
+		return q
 	}
-	return t.round.head // not idle, see settle
+	return t.round.Front() // not idle, see settle
 }
 
 // rotate ends the turn of the front, which may have more to send.
 func (t *classTurns) rotate() {
 	q := t.pop()
 	q.turn, q.idle = turnBytes, false
-	if t.fresh.empty() && t.round.empty() {
+	if t.len() == 0 {
 		q.turn = aloneTurns * turnBytes
 	}
-	t.round.push(q)
+	if !q.round.In() {
+		t.round.PushBack(&q.round)
+	}
 	t.settle()
 }
 
@@ -154,27 +157,27 @@ func (t *classTurns) rotate() {
 // its place.
 func (t *classTurns) done() {
 	q := t.pop()
-	if t.round.head == nil {
+	if t.round.Len() == 0 {
 		return
 	}
-	if !q.links.in[listRound] {
+	if !q.round.In() {
 		q.idle = true
-		t.round.push(q)
+		t.round.PushBack(&q.round)
 	}
 	t.settle()
 }
 
 func (t *classTurns) pop() *QP {
-	if t.fresh.head == nil {
-		return t.round.pop()
+	if t.fresh.Len() == 0 {
+		return t.round.PopFront()
 	}
-	return t.fresh.pop()
+	return t.fresh.PopFront()
 }
 
 // settle ends the round of idle queue pairs whose place has come up: when none
 // is fresh, the first of the round has something to send.
 func (t *classTurns) settle() {
-	for t.fresh.head == nil && t.round.head != nil && t.round.head.idle {
-		t.round.pop()
+	for t.fresh.Len() == 0 && t.round.Len() > 0 && t.round.Front().idle {
+		t.round.PopFront()
 	}
 }

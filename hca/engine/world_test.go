@@ -154,7 +154,7 @@ func (h *host) newQP() *QP {
 func (h *host) modify(q *QP, a ib.Attr, mask ib.AttrMask) {
 	h.w.t.Helper()
 	h.w.must(h.e.Modify(q, &a, mask))
-	h.flush()
+	h.transmit()
 }
 
 // connect brings q into RTS.
@@ -203,18 +203,18 @@ func (h *host) post(q *QP, op ib.Opcode, to *host, n uint32) {
 	_, err := h.e.PostSend(q, []ib.SendWR{{Opcode: op, Signaled: true, SGList: []ib.SGE{h.mr.SGE(0, n)},
 		Remote: ib.RemoteAddr{Addr: to.mr.Addr(), RKey: to.mr.RKey()}}})
 	h.w.must(err)
-	h.flush()
+	h.transmit()
 }
 
 func (h *host) write(q *QP, to *host, n uint32) { h.w.t.Helper(); h.post(q, ib.OpWrite, to, n) }
 
 func (h *host) destroy(q *QP) {
 	h.e.Destroy(q)
-	h.flush()
+	h.transmit()
 }
 
-// flush sends what the engine has to send, and sets its timer.
-func (h *host) flush() {
+// transmit sends what the engine has to send, and sets its timer.
+func (h *host) transmit() {
 	for !h.held && h.e.Pending() {
 		h.w.tx.Reset()
 		h.e.Fill(h.w.now, h.w.tx, AllClasses)
@@ -284,7 +284,7 @@ func (w *world) step(end clock.Time) bool {
 		}
 		h.e.Advance(w.now)
 	}
-	h.flush()
+	h.transmit()
 	return true
 }
 
@@ -324,7 +324,7 @@ func (h *host) forge(q *QP, src netip.Addr, port uint16, op rocev2.Opcode, psn r
 	d := transport.RxPacket{Data: append(p.AppendTo(nil), make([]byte, rocev2.ICRCLen)...), Src: src, Dst: h.addr,
 		SrcPort: port, ICRC: transport.ICRCVerified}
 	r := h.e.Receive(h.w.now, []transport.RxPacket{d})
-	h.flush()
+	h.transmit()
 	return r
 }
 

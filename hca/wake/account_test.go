@@ -71,7 +71,7 @@ func TestLookingPays(t *testing.T) {
 		}
 		// What was there before does not keep it from learning anew.
 		if seen, _, _ := lookOver(&v, now, cases[0].gaps...); seen < 0.9 {
-			t.Errorf("behind %s: awake for %.3f of the packets", c.why, seen)
+			t.Errorf("after %s: awake for %.3f of the packets", c.why, seen)
 		}
 	}
 }

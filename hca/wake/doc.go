@@ -49,7 +49,13 @@
 //
 // Callers (callers.go) is the same pattern one floor up: the calls that wait on
 // one connection of packages rdma and rdmanet, of which one takes the
-// completions for all. They have a lock, and need no atomic word.
+// completions for all. It is a type beside State for one reason: what a
+// follower waits for. Those of a link wait for anything to come, so that any of
+// them can take over, and a number of them, in a word without a lock, is all
+// that is to be known: the word is read for each packet and for each poll.
+// Each call waits for a result of its own, and exactly that one must be woken
+// when it has come. So Callers has a list of them, which fits into no word, and
+// has the lock of the connection, under which the results are.
 //
 // All time constants and numbers of polls, with the reason for each, are in
 // table.go.

@@ -19,6 +19,12 @@ func Each[T any](s *T, f func(name string, value uint64)) {
 	}
 }
 
+// Names returns the names of the counters of a struct, in its order.
+func Names[T any]() (names []string) {
+	Each(new(T), func(name string, _ uint64) { names = append(names, name) })
+	return names
+}
+
 // Help returns what the counter with a name counts. It is empty if there is
 // none.
 func Help[T any](_ *T, name string) string {

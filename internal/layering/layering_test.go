@@ -32,7 +32,7 @@ var layers = map[string][]string{
 	"hca/task":     {"rocev2/clock"},
 	"ib":           {"rocev2"},
 
-	"rdma/cm/agent": {"rocev2/clock", "rocev2", "rocev2/mad"},
+	"rdma/cm/agent": {"internal/list", "rocev2/clock", "rocev2", "rocev2/mad"},
 
 	"memreg":         {"rocev2", "ib"},
 	"memreg/mapping": {"ib", "memreg"},
@@ -40,7 +40,7 @@ var layers = map[string][]string{
 	"qp/queue":     {"rocev2/clock", "rocev2", "ib", "memreg"},
 	"qp/cc":        {"rocev2/clock"},
 	"qp/trace":     {"rocev2", "ib"},
-	"qp/conn":      {"rocev2/clock", "rocev2", "ib", "memreg", "qp/queue", "qp/cc", "qp/trace"},
+	"qp/conn":      {"internal/counters", "rocev2/clock", "rocev2", "ib", "memreg", "qp/queue", "qp/cc", "qp/trace"},
 	"qp/requester": {"rocev2/clock", "rocev2", "ib", "memreg", "qp/queue", "qp/cc", "qp/trace", "qp/conn"}, // never the responder
 	"qp/responder": {"rocev2/clock", "rocev2", "ib", "memreg", "qp/queue", "qp/cc", "qp/conn"},             // never the requester
 	"qp/datagram":  {"rocev2/clock", "rocev2", "ib", "memreg", "qp/queue", "qp/cc", "qp/conn"},             // neither of the two
@@ -54,7 +54,7 @@ var layers = map[string][]string{
 	"transport/fault": {"rocev2", "transport"},
 	"transport/tap":   {"rocev2", "transport"},
 
-	"transport/owner/relay": {"rocev2/clock", "rocev2", "rocev2/mad", "rdma/cm/agent"},
+	"transport/owner/relay": {"internal/list", "rocev2/clock", "rocev2", "rocev2/mad", "rdma/cm/agent"},
 	"transport/owner": {"rocev2/clock", "rocev2", "rocev2/mad", "transport", "transport/udp", "transport/lease", "transport/owner/relay",
 		"internal/userdir", "internal/procfs", "internal/loglimit"},
 
@@ -73,17 +73,17 @@ var layers = map[string][]string{
 	"fabric/sweep": {"fabric/lab"},                                                                                                      // many runs of a scenario
 	"fabric/world": {"fabric/event", "fabric/network", "rocev2/clock", "hca/task", "rocev2", "hca/engine", "transport", "hca", "verbs"}, // above the verbs: it runs programs
 
-	"hca/engine": {"rocev2/clock", "internal/heap", "rocev2", "ib", "memreg", "qp", "transport"}, // of transport only the batches and the path, which are plain data
+	"hca/engine": {"internal/list", "rocev2/clock", "internal/heap", "rocev2", "ib", "memreg", "qp", "transport"}, // of transport only the batches and the path, which are plain data
 	"hca/wake":   {"rocev2/clock"},
 	"hca/strict": {"ib"},
-	"hca":        {"rocev2/clock", "hca/wake", "hca/strict", "hca/task", "internal/heap", "rocev2", "ib", "memreg", "qp", "hca/engine", "transport", "transport/udp", "fabric", "internal/ifaddrs"},
+	"hca":        {"internal/list", "rocev2/clock", "hca/wake", "hca/strict", "hca/task", "internal/heap", "rocev2", "ib", "memreg", "qp", "hca/engine", "transport", "transport/udp", "fabric", "internal/ifaddrs"},
 
-	"verbs": {"internal/counters", "hca/task", "rocev2", "ib", "memreg", "memreg/mapping", "qp", "qp/cc", "qp/trace", "transport", "transport/udp", "transport/shm", "transport/lease", "transport/owner", "hca", "hca/strict"},
+	"verbs": {"hca/task", "rocev2", "ib", "memreg", "memreg/mapping", "qp", "qp/conn", "qp/cc", "qp/trace", "transport", "transport/udp", "transport/shm", "transport/lease", "transport/owner", "hca", "hca/strict"},
 
 	// Faces beside verbs may import hca, too: verbs.HCA has the adapter
 	// below a device.
 
-	"rdma/cm": {"rocev2/clock", "hca/task", "rocev2/mad", "rdma/cm/agent", "verbs", "internal/devices"},
+	"rdma/cm": {"internal/list", "rocev2/clock", "hca/task", "rocev2/mad", "rdma/cm/agent", "verbs", "internal/devices"},
 	"rdma":    {"verbs", "rdma/cm", "hca/wake", "internal/devices", "memreg/mapping"},
 
 	"rdma/rdmanet/rsocket": {},
@@ -152,7 +152,7 @@ var layers = map[string][]string{
 
 // pure packages hold no goroutine, lock, clock, socket or log: time and
 // randomness are parameters.
-var pure = []string{"rocev2/clock", "internal/heap", "internal/counters", "internal/tomllines", "rocev2", "rocev2/layers", "rocev2/mad", "observe/dissect", "ib", "memreg", "transport", "hca/engine", "hca/wake",
+var pure = []string{"rocev2/clock", "internal/heap", "internal/list", "internal/counters", "internal/tomllines", "rocev2", "rocev2/layers", "rocev2/mad", "observe/dissect", "ib", "memreg", "transport", "hca/engine", "hca/wake",
 	"qp", "qp/queue", "qp/cc", "qp/trace", "qp/conn", "qp/requester", "qp/responder", "qp/datagram",
 	"fabric/event", "fabric/network", "fabric/adapter", "fabric/topology", "fabric/traffic",
 	"rdma/cm/agent", "transport/owner/relay", "rdma/rdmanet/rsocket", "programs/uverbs/abi", "programs/uverbs/ring", "programs/ucma/abi"}

@@ -32,7 +32,8 @@ func TestPath(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A busy machine can add to each round of a walk, hardly to every walk.
+	// A busy machine can add to every round of a walk, but hardly to every
+	// walk.
 	var wrong []string
 	for range 3 {
 		parts, err := measure(t.Context(), root, t.TempDir())

@@ -70,6 +70,8 @@ var files = []file{
 	}},
 	{"counters", []value{
 		{pkg: "transport", name: "LinkStats", methods: "Each Help"},
+		{pkg: "qp/conn", name: "Stats", as: "QPStats", methods: "Each Help"},
+		{pkg: "qp/conn", name: "QPDrops", methods: "Total"},
 	}},
 }
 

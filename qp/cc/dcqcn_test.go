@@ -146,7 +146,7 @@ func TestDCQCNOfAdapters(t *testing.T) {
 	grown := s.d.current
 	s.d.Marked(320*us, &Flight{}, Notified)
 	if s.d.target != grown {
-		t.Errorf("behind an increase the target is %d, not the rate %d", s.d.target, grown)
+		t.Errorf("after an increase the target is %d, not the rate %d", s.d.target, grown)
 	}
 	s.d.Marked(330*us, &Flight{}, Notified)
 	if s.d.target != grown {

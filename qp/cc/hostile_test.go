@@ -145,7 +145,7 @@ func checkArithmetic(t *testing.T, control Controller, seed uint64) {
 		}
 		l := control.Limit()
 		if l.NotBefore < 0 || l.NotBefore > 2*never || l.Burst < 0 || l.Deadline < 0 || l.Rate != 0 && l.Burst == 0 || l.Deadline > l.NotBefore {
-			t.Fatalf("at %d: %+v, behind %+v", now, l, before)
+			t.Fatalf("at %d: %+v, after %+v", now, l, before)
 		}
 	}
 }

@@ -69,7 +69,7 @@ func TestShortPathNoise(t *testing.T) {
 	w.acked(shortSize / shortPacket)
 	before := w.size
 	if cuts := w.lose(4); cuts != 1 || w.size < before/4*3-16 || w.size > before/4*3 {
-		t.Errorf("4 losses behind a round of losses without a queue: %d cuts, the window is %d bytes of %d", cuts, w.size, before)
+		t.Errorf("4 losses after a round of losses without a queue: %d cuts, the window is %d bytes of %d", cuts, w.size, before)
 	}
 	w.Reset()
 	for range 4 * noiseProof {

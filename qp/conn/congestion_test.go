@@ -35,7 +35,7 @@ func TestRateCutsThatWerePutOff(t *testing.T) {
 	check("two more within the cut period", 1)
 	now += clock.Time(profile.CutPeriod)
 	c.Spent(now, 1000, 1)
-	check("what is sent behind it", 2)
+	check("what is sent after it", 2)
 	mark()
 	now += clock.Time(5 * time.Millisecond) // an idle connection whose rate has grown back
 	mark()

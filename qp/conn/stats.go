@@ -1,6 +1,12 @@
 package conn
 
-import "strconv"
+import (
+	"strconv"
+	"strings"
+	"unsafe"
+
+	"github.com/gosoftroce/rocev2/internal/counters"
+)
 
 // Drop is why a packet had no effect.
 type Drop uint8
@@ -31,10 +37,9 @@ const (
 	numDrops
 )
 
-var dropNames = [numDrops]string{
-	"none", "state", "service", "peer", "pkey", "qpn", "duplicate", "out_of_order", "rnr", "invalid", "busy", "ghost",
-	"stale", "gap", "bad_response", "rd_atomic", "conflict", "not_present", "qkey", "too_long",
-}
+// dropNames are those of QPDrops, whose fields stand in the order of the
+// reasons.
+var dropNames = append([]string{"none"}, counters.Names[QPDrops]()...)
 
 // String returns the reason as one word, fit for the label of a counter.
 func (d Drop) String() string {
@@ -47,53 +52,126 @@ func (d Drop) String() string {
 // NumDrops is the number of reasons, DropNone included.
 const NumDrops = int(numDrops)
 
-// Stats are the counters of a queue pair since it was created. Bytes are those
-// of messages: payload without headers.
+// Stats is a snapshot of the counters of a queue pair since it was made, or
+// their sum over several. Bytes are those of messages: payload without headers.
+// Each field has the name that Each gives it, and what it counts, as tags.
 type Stats struct {
-	TxPackets uint64 // requests and responses, retransmissions included
-	TxBytes   uint64
-	RxPackets uint64 // packets handed to HandlePacket
-	RxBytes   uint64
+	TxPackets           uint64 `name:"tx_packets" help:"requests and responses sent, retransmissions included"`
+	TxBytes             uint64 `name:"tx_bytes" help:"bytes of payload sent"`
+	RxPackets           uint64 `name:"rx_packets" help:"requests and responses received, dropped ones included"`
+	RxBytes             uint64 `name:"rx_bytes" help:"bytes of payload received"`
+	SendPosted          uint64 `name:"send_posted" help:"send requests accepted"`
+	RecvPosted          uint64 `name:"recv_posted" help:"receives accepted"`
+	SendDone            uint64 `name:"send_done" help:"send requests that succeeded, unsignaled ones too"`
+	RecvDone            uint64 `name:"recv_done" help:"receives that succeeded"`
+	Retransmits         uint64 `name:"retransmits" help:"request packets sent again"`
+	SpuriousRetransmits uint64 `name:"spurious_retransmits" help:"request packets sent again without need: the peer was silent for long, but nothing was lost"`
+	Timeouts            uint64 `name:"timeouts" help:"local ACK timeouts"`
+	Probes              uint64 `name:"probes" help:"packets sent again before the timeout, see Config.MinProbe"`
+	Restarts            uint64 `name:"restarts" help:"retransmissions without a timeout, because of sequence NAKs and lost responses"`
+	RNRWaits            uint64 `name:"rnr_waits" help:"receiver-not-ready NAKs that this side waited for"`
+	CreditStalls        uint64 `name:"credit_stalls" help:"times that sending stopped for lack of the peer's credits"`
+	WindowCuts          uint64 `name:"window_cuts" help:"times that the send window was made smaller"`
+	RateCuts            uint64 `name:"rate_cuts" help:"times that congestion control made the rate lower"`
+	RateWaits           uint64 `name:"rate_waits" help:"times that data had to wait for its rate, that of QP.SetRateLimit included"`
+	ECNMarked           uint64 `name:"ecn_marked" help:"packets with data that the network had marked"`
+	CNPsSent            uint64 `name:"cnps_sent" help:"congestion notifications sent for packets that the network had marked"`
+	CNPsReceived        uint64 `name:"cnps_received" help:"congestion notifications received"`
+	Repairs             uint64 `name:"repairs" help:"restarts and probes that sent a few packets, instead of all from there on"`
+	Reordered           uint64 `name:"reordered" help:"packets that were kept in the reorder buffer until the gap before them was closed"`
+	ReorderDiscarded    uint64 `name:"reorder_discarded" help:"packets of the reorder buffer that were dropped unused: too old, or in conflict with another packet for the same PSN"`
+	ReadReplays         uint64 `name:"read_replays" help:"READ requests answered again"`
+	AtomicReplays       uint64 `name:"atomic_replays" help:"atomics and ATOMIC WRITEs answered again, without executing them"`
+	FlushReplays        uint64 `name:"flush_replays" help:"FLUSHes answered again"`
+	AcksSent            uint64 `name:"acks_sent" help:"acknowledgements sent"`
+	AcksMerged          uint64 `name:"acks_merged" help:"acknowledgements that a later one replaced"`
+	NAKSeqSent          uint64 `name:"nak_seq_sent" help:"NAKs sent: sequence error"`
+	NAKSeqReceived      uint64 `name:"nak_seq_received" help:"NAKs received: sequence error"`
+	NAKInvalidSent      uint64 `name:"nak_invalid_sent" help:"NAKs sent: invalid request"`
+	NAKInvalidReceived  uint64 `name:"nak_invalid_received" help:"NAKs received: invalid request"`
+	NAKAccessSent       uint64 `name:"nak_access_sent" help:"NAKs sent: remote access error"`
+	NAKAccessReceived   uint64 `name:"nak_access_received" help:"NAKs received: remote access error"`
+	NAKOpSent           uint64 `name:"nak_op_sent" help:"NAKs sent: remote operational error"`
+	NAKOpReceived       uint64 `name:"nak_op_received" help:"NAKs received: remote operational error"`
+	NAKOtherReceived    uint64 `name:"nak_other_received" help:"NAKs received with a reserved code"`
+	RNRSent             uint64 `name:"rnr_sent" help:"NAKs sent: receiver not ready"`
+	RNRReceived         uint64 `name:"rnr_received" help:"NAKs received: receiver not ready"`
+	MessagesDropped     uint64 `name:"messages_dropped" help:"messages over UC of which a part came, and not the rest"`
+	CQOverflows         uint64 `name:"cq_overflows" help:"completions lost because a completion queue was full"`
 
-	SendPosted uint64 // send requests accepted
-	RecvPosted uint64
-	SendDone   uint64 // send requests completed with success, unsignaled ones too
-	RecvDone   uint64
+	// Drops counts received packets that had no effect, by reason.
+	Drops QPDrops
+}
 
-	SpuriousRetransmits uint64 // of Retransmits: the peer was silent for long, but nothing had been lost
-	Retransmits         uint64 // request packets sent again
-	Timeouts            uint64 // local ACK timeouts
-	Probes              uint64 // packets sent again before the timeout, see qp.Config.MinProbe
-	Restarts            uint64 // packets sent again without a timeout: sequence NAKs, lost responses
-	RNRWaits            uint64 // receiver-not-ready NAKs that we wait for
-	CreditStalls        uint64 // times that sending stopped for lack of the peer's credits
-	WindowCuts          uint64 // times that the send window was made smaller
-	RateCuts            uint64 // times that the rate was made lower because of congestion
-	RateWaits           uint64 // times that data had to wait for its rate
-	ECNMarked           uint64 // packets with data that the network had marked
-	CNPsSent            uint64 // congestion notifications for them
-	CNPsReceived        uint64 // congestion notifications of the peer
-	Repairs             uint64 // restarts and probes that sent a few packets instead of going back, see qp.QP.SetReorder
-	Reordered           uint64 // packets kept until the gap before them is closed
-	ReorderDiscarded    uint64 // of these, given back unused: too old, or in conflict with another for the same PSN
-	ReadReplays         uint64 // READ requests answered again
-	AtomicReplays       uint64 // atomics and ATOMIC WRITEs answered again without executing
-	FlushReplays        uint64 // FLUSHes answered again
-	AcksSent            uint64
-	AcksMerged          uint64 // acknowledgements that a later one made superfluous before they were sent
+// QPDrops counts the received packets that had no effect on a queue pair, by
+// reason. A dropped packet may have been answered all the same: those of
+// Duplicate and OutOfOrder usually are.
+type QPDrops struct {
+	State       uint64 `name:"state" help:"the state of the queue pair takes no such packet"`
+	Service     uint64 `name:"service" help:"the opcode is of another service, or not supported"`
+	Peer        uint64 `name:"peer" help:"not from the peer's address"`
+	PKey        uint64 `name:"pkey" help:"of another partition"`
+	QPN         uint64 `name:"qpn" help:"for another queue pair"`
+	Duplicate   uint64 `name:"duplicate" help:"requests that were executed before"`
+	OutOfOrder  uint64 `name:"out_of_order" help:"requests after a gap"`
+	RNR         uint64 `name:"rnr" help:"no receive was posted: the peer was told to wait"`
+	Invalid     uint64 `name:"invalid" help:"requests that broke the rules: NAK, state ERR"`
+	Busy        uint64 `name:"busy" help:"too many answers were waiting; it is as if lost"`
+	Ghost       uint64 `name:"ghost" help:"responses to what was never sent"`
+	Stale       uint64 `name:"stale" help:"responses to what has completed"`
+	Gap         uint64 `name:"gap" help:"responses after a lost one"`
+	BadResponse uint64 `name:"bad_response" help:"responses that do not fit their request"`
+	RdAtomic    uint64 `name:"rd_atomic" help:"requests that came while too many READs or atomics were unanswered: the peer was told to send them again"`
+	Conflict    uint64 `name:"conflict" help:"packets that differed from the one kept for their PSN, and were dropped with it: one of the two is forged"`
+	NotPresent  uint64 `name:"not_present" help:"requests for memory whose page had to be fetched first: they are asked for again then"`
+	QKey        uint64 `name:"qkey" help:"datagrams that came with another Q_Key than the queue pair's"`
+	TooLong     uint64 `name:"too_long" help:"datagrams that the receive had no room for: the receive stayed in the queue"`
+}
 
-	NAKSeqSent, NAKSeqReceived         uint64
-	NAKInvalidSent, NAKInvalidReceived uint64
-	NAKAccessSent, NAKAccessReceived   uint64
-	NAKOpSent, NAKOpReceived           uint64
-	NAKOtherReceived                   uint64 // reserved codes
-	RNRSent, RNRReceived               uint64
+// The counters of each are nothing but counters, so that they can be added and
+// found as those of an array.
+const (
+	numCounters = int(unsafe.Sizeof(Stats{}) / unsafe.Sizeof(uint64(0)))
+	_           = uint(unsafe.Sizeof(QPDrops{})/unsafe.Sizeof(uint64(0))) - uint(numDrops-1) // a field for each reason
+	_           = uint(numDrops-1) - uint(unsafe.Sizeof(QPDrops{})/unsafe.Sizeof(uint64(0)))
+)
 
-	MessagesDropped uint64 // messages over UC of which a part came, and not the rest
+func (s *Stats) all() *[numCounters]uint64 { return (*[numCounters]uint64)(unsafe.Pointer(s)) }
 
-	CQOverflows uint64 // completions that a sink refused
+func (d *QPDrops) all() *[numDrops - 1]uint64 { return (*[numDrops - 1]uint64)(unsafe.Pointer(d)) }
 
-	Drops [NumDrops]uint64 // packets by result; index DropNone counts those that were used
+// Of returns the counter of a reason, which is not DropNone.
+func (d *QPDrops) Of(r Drop) *uint64 { return &d.all()[r-1] }
+
+// Total returns how many packets were dropped, for any reason.
+func (d *QPDrops) Total() (n uint64) {
+	for _, of := range d.all() {
+		n += of
+	}
+	return n
+}
+
+// Each calls f for every counter with its name, such as "tx_packets", in fixed
+// order. Those of Drops follow, as "drop_" and the reason.
+func (s *Stats) Each(f func(name string, value uint64)) {
+	counters.Each(s, f)
+	counters.Each(&s.Drops, func(name string, value uint64) { f("drop_"+name, value) })
+}
+
+// Help returns what the counter of a name of Each counts.
+func (s *Stats) Help(name string) string {
+	if reason, ok := strings.CutPrefix(name, "drop_"); ok {
+		return counters.Help(&s.Drops, reason)
+	}
+	return counters.Help(s, name)
+}
+
+// Add adds the counters of o, for the sum over several queue pairs.
+func (s *Stats) Add(o *Stats) {
+	to, from := s.all(), o.all()
+	for i := range to {
+		to[i] += from[i]
+	}
 }
 
 // Tally is where a connection counts. What counts while nothing goes wrong
@@ -105,7 +183,6 @@ type Tally struct {
 	AcksSent, AcksMerged                       uint64
 	Retransmits                                uint64 // rare, but asked for
 
-	used uint64 // Drops[DropNone]
 	rare *Stats // all others
 }
 
@@ -119,18 +196,15 @@ func (t *Tally) Rare() *Stats {
 
 // Result counts what became of a packet.
 func (t *Tally) Result(d Drop) {
-	if d == DropNone {
-		t.used++
-	} else {
-		t.Rare().Drops[d]++
+	if d != DropNone {
+		*t.Rare().Drops.Of(d)++
 	}
 }
 
-// Run counts n packets that came with size bytes each, and were used.
+// Run counts n packets that came with size bytes each.
 func (t *Tally) Run(n, size int) {
 	t.RxPackets += uint64(n)
 	t.RxBytes += uint64(n) * uint64(size)
-	t.used += uint64(n)
 }
 
 // Reordered returns Stats.Reordered.
@@ -157,7 +231,6 @@ func (t *Tally) AddTo(sum *Stats) {
 	sum.AcksSent += t.AcksSent
 	sum.AcksMerged += t.AcksMerged
 	sum.Retransmits += t.Retransmits
-	sum.Drops[DropNone] += t.used
 }
 
 // Stats returns what t has counted.

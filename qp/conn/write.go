@@ -16,23 +16,22 @@ type Writer interface {
 	// Commit says that Room holds a packet of n bytes, BTH to pad, without
 	// ICRC. It goes to the address to, or to the peer of the connection if
 	// that is nil.
-	Commit(n int, to *ib.AddressVector)
+	Commit(n int, to *ib.AddressVector, k PacketKind)
 }
 
-// FlushWriter is a Writer that can seal a FLUSH as Linux expects it.
-type FlushWriter interface {
-	// CommitFlush is Commit of a FLUSH to the peer of the connection, whose
-	// ICRC is that of Linux (rocev2.Flow.SealKernelFlush).
-	CommitFlush(n int)
-}
+// PacketKind says which packets a Writer may treat in a way of their own. One
+// that does not know a kind treats it as an OrdinaryPacket.
+type PacketKind uint8
 
-// NoticeWriter is a Writer that sends congestion notifications in a traffic
-// class of their own.
-type NoticeWriter interface {
-	// CommitNotice is Commit of a congestion notification to the peer of
-	// the connection.
-	CommitNotice(n int)
-}
+const (
+	OrdinaryPacket PacketKind = iota
+	// KernelFlush is a FLUSH whose ICRC is that of Linux
+	// (rocev2.Flow.SealKernelFlush).
+	KernelFlush
+	// NoticePacket is a congestion notification, which may have a traffic
+	// class of its own.
+	NoticePacket
+)
 
 // Output is a Writer that takes a limited number of packets.
 type Output struct {
@@ -67,40 +66,9 @@ func (o *Output) Room() []byte {
 	return b
 }
 
-// Commit is Writer.Commit for a packet to the peer.
-func (o *Output) Commit(n int) {
-	o.w.Commit(n, nil)
-	o.left--
-	o.Packets++
-}
-
-// CommitTo is Writer.Commit for a datagram.
-func (o *Output) CommitTo(n int, to *ib.AddressVector) {
-	o.w.Commit(n, to)
-	o.left--
-	o.Packets++
-}
-
-// CommitFlush is FlushWriter.CommitFlush, or Commit where there is none.
-func (o *Output) CommitFlush(n int) {
-	w, ok := o.w.(FlushWriter)
-	if !ok {
-		o.Commit(n)
-		return
-	}
-	w.CommitFlush(n)
-	o.left--
-	o.Packets++
-}
-
-// CommitNotice is NoticeWriter.CommitNotice, or Commit where there is none.
-func (o *Output) CommitNotice(n int) {
-	w, ok := o.w.(NoticeWriter)
-	if !ok {
-		o.Commit(n)
-		return
-	}
-	w.CommitNotice(n)
+// Commit is Writer.Commit.
+func (o *Output) Commit(n int, to *ib.AddressVector, k PacketKind) {
+	o.w.Commit(n, to, k)
 	o.left--
 	o.Packets++
 }
@@ -156,7 +124,7 @@ func (c *Conn) WriteRun(out *Output, t *Run) int {
 		if t.View.CopyOut(buf[at:end], t.Off+uint64(n)<<c.Shift) != ib.FaultNone {
 			break
 		}
-		w.Commit(end, nil)
+		w.Commit(end, nil, OrdinaryPacket)
 	}
 	out.left -= n
 	out.Packets += n

@@ -114,11 +114,11 @@ func (s *Sender) pollNext(buf []byte, out *conn.Output) bool {
 		s.fail(ib.StatusLocProtErr, conn.VendorErr(fault))
 		return false
 	}
+	var to *ib.AddressVector // nil: to the peer of UC
 	if s.datagrams() {
-		out.CommitTo(size, s.to.of(s.queue.Head).av)
-	} else {
-		out.Commit(size)
+		to = s.to.of(s.queue.Head).av
 	}
+	out.Commit(size, to, conn.OrdinaryPacket)
 	s.advance(w, 1, int(n))
 	return true
 }

@@ -37,8 +37,8 @@ func (r *receiver) Post(wr *ib.RecvWR) error { return r.receives.Post(wr) }
 // Drain flushes some of what a source of its own has in ERR, see conn.Receives.
 func (r *receiver) Drain() (more bool) { return r.receives.Drain() }
 
-// Pressing reports whether an answer waits: there is none.
-func (r *receiver) Pressing() bool { return false }
+// Owes returns what waits to be sent: there is nothing.
+func (r *receiver) Owes() conn.Owed { return conn.OwesNothing }
 
 // HandleTimeout does what is due at now: nothing ever is.
 func (r *receiver) HandleTimeout(clock.Time) {}

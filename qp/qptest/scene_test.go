@@ -302,9 +302,9 @@ func (w *onePacket) Room() []byte {
 	return w.buf
 }
 
-func (w *onePacket) Commit(n int, _ *ib.AddressVector) { w.n = n }
-
-func (w *onePacket) CommitFlush(n int) { w.n, w.linux = n, true }
+func (w *onePacket) Commit(n int, _ *ib.AddressVector, k qp.PacketKind) {
+	w.n, w.linux = n, k == qp.KernelFlush
+}
 
 // arrival is a packet with or without Congestion Experienced.
 func arrival(src, dst netip.Addr, p *rocev2.Packet, marked bool) *qp.Arrival {

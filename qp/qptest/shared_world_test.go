@@ -63,7 +63,7 @@ func (w *sharedWorld) Next(r *qp.Recv) bool {
 			w.failf("told %d times of the limit %d, which was armed %d times, with %d receives left", w.told, limit, w.armed, w.srq.Len())
 		}
 	} else if w.srq.Len() < limit {
-		w.failf("%d receives are left of the limit %d, and nobody was told", w.srq.Len(), limit)
+		w.failf("%d receives are left of the limit %d, and there was no event", w.srq.Len(), limit)
 	}
 	return ok
 }

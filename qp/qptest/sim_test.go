@@ -248,7 +248,7 @@ func (b *burstList) Room() []byte {
 	return b.next[:rocev2.MaxPacketLen]
 }
 
-func (b *burstList) Commit(n int, _ *ib.AddressVector) {
+func (b *burstList) Commit(n int, _ *ib.AddressVector, _ qp.PacketKind) {
 	b.packets = append(b.packets, b.next[:n])
 	b.next = nil
 }

@@ -316,7 +316,7 @@ func (f *sniffer) response(p *rocev2.Packet, info *rocev2.OpcodeInfo) {
 		f.w.fail("%s responds and nothing has arrived", f.s.name)
 	}
 	// What was put off has arrived, and is asked for again.
-	again := info.Operation == rocev2.OpAcknowledge && p.AETH.Syndrome == rocev2.NAKSequence && f.s.ep.Stats().Drops[qp.DropRdAtomic] == 0
+	again := info.Operation == rocev2.OpAcknowledge && p.AETH.Syndrome == rocev2.NAKSequence && f.s.ep.Stats().Drops.RdAtomic == 0
 	if d := p.BTH.PSN.Sub(f.seen); d > 0 || d == 0 && again {
 		f.w.fail("%s sends %v for PSN %v, and no more than %v has arrived", f.s.name, p.BTH.Opcode, psnString(p.BTH.PSN), psnString(f.seen))
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 
 	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/qp"
 )
 
 // touched follows every input to the QP of this side.
@@ -36,7 +37,7 @@ func (s *side) drained() {
 		s.w.fail("%s: a timer runs in ERR", s.name)
 	case s.ep.State() == ib.StateErr && s.ep.Halves().Held() > 0:
 		s.w.fail("%s: packets are held in ERR", s.name)
-	case s.next == len(s.ops) && armed && s.ep.Halves().Held() == 0 && !s.ep.Ready().Answers:
+	case s.next == len(s.ops) && armed && s.ep.Halves().Held() == 0 && s.ep.Ready().Owes != qp.OwesAnswers:
 		s.w.fail("%s: all %d requests are done and a timer runs", s.name, len(s.ops))
 	}
 }
@@ -275,7 +276,7 @@ func (s *side) recvDone(wc *ib.WC) {
 		r.n = -1
 	}
 	if !bytes.Equal(got[used:], had[used:]) {
-		w.fail("%s: receive %d changed bytes behind the %d it received", s.name, id, used)
+		w.fail("%s: receive %d changed bytes after the %d it received", s.name, id, used)
 	}
 	spread(s.shadow, s.recv, r.slots, got)
 	for _, sl := range r.slots {
@@ -367,7 +368,7 @@ func (w *world) checkGuards() {
 				end = sp.off + sp.n
 			}
 			if !bytes.Equal(s.at(s.readonly), s.shadow[s.readonly.off:][:s.readonly.n]) {
-				w.fail("%s: a region that nobody may write to has changed", s.name)
+				w.fail("%s: a region that may not be written has changed", s.name)
 			}
 		}
 	}

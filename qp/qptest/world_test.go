@@ -329,9 +329,9 @@ func (w *world) count() {
 			t.repairs += st.Repairs
 			t.marked += st.ECNMarked
 			t.cnps += st.CNPsReceived
-			t.dropDup += st.Drops[qp.DropDuplicate]
-			t.dropOrder += st.Drops[qp.DropOutOfOrder]
-			t.dropGhost += st.Drops[qp.DropGhost]
+			t.dropDup += st.Drops.Duplicate
+			t.dropOrder += st.Drops.OutOfOrder
+			t.dropGhost += st.Drops.Ghost
 		}
 	}
 }

@@ -23,7 +23,7 @@ func TestScoreboard(t *testing.T) {
 			t.Errorf("%s: %d are lost, %v, %d to be sent, %d kept; want %d, %d, %d", why, lost, ok, s.Lost(), s.Kept(una), want, wantLost, wantKept)
 		}
 	}
-	update("una and the third behind it are missing", una, 0, 2, 2, 4, 0b11011)
+	update("una and the third after it are missing", una, 0, 2, 2, 4, 0b11011)
 	if s.Has(una, una) || !s.Has(una.Add(1), una) || s.Has(una.Add(3), una) || s.Has(una.Add(6), una) || !s.Has(una.Add(-1), una) {
 		t.Error("it does not know what has arrived")
 	}
@@ -42,7 +42,7 @@ func TestScoreboard(t *testing.T) {
 		t.Error("what was never sent has arrived")
 	}
 	if !s.Advance(una.Add(2)) || s.Lost() != 1 {
-		t.Errorf("%d are lost behind what is acknowledged, want 1", s.Lost())
+		t.Errorf("%d are lost after what is acknowledged, want 1", s.Lost())
 	}
 	if s.Advance(una.Add(10)) || s.Lost() != 0 {
 		t.Error("it is of use though all is acknowledged")
@@ -89,7 +89,7 @@ func TestScoreboardAnswers(t *testing.T) {
 	s.Resend()
 	check("the peer is silent", 4, 0, 2)
 	if !s.Advance(6) || s.Lost() != 2 || s.Pending() != 0 {
-		t.Errorf("behind the first request %d are lost, %d pending", s.Lost(), s.Pending())
+		t.Errorf("after the first request %d are lost, %d pending", s.Lost(), s.Pending())
 	}
 }
 

@@ -53,7 +53,7 @@ func (e *end) Complete(wc *ib.WC) bool {
 
 func (e *end) Room() []byte { return e.buf[:] }
 
-func (e *end) Commit(n int, _ *ib.AddressVector) {
+func (e *end) Commit(n int, _ *ib.AddressVector, _ conn.PacketKind) {
 	var p rocev2.Packet
 	if err := p.Parse(e.buf[:n+rocev2.ICRCLen]); err != nil {
 		e.t.Fatal(err)

@@ -106,11 +106,11 @@ func (t *turn) next(buf []byte) bool {
 		}
 		return false
 	}
+	kind := conn.OrdinaryPacket
 	if w.Opcode == ib.OpFlush && t.sealsAsLinux() {
-		t.out.CommitFlush(n)
-	} else {
-		t.out.Commit(n)
+		kind = conn.KernelFlush
 	}
+	t.out.Commit(n, nil, kind)
 	t.sent(&rq, 1)
 	return true
 }
@@ -151,7 +151,7 @@ func (t *turn) sendAgain(rq *request, buf []byte) bool {
 	if c.CC.Limit.Burst > 0 && rq.why != trace.Twin {
 		t.spend(rq, 1)
 	}
-	t.out.Commit(n)
+	t.out.Commit(n, nil, conn.OrdinaryPacket)
 	return true
 }
 

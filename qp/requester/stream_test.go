@@ -112,7 +112,7 @@ func TestStreamAcknowledges(t *testing.T) {
 		t.Fatalf("una is %v: a READ completes without its data", s.una)
 	}
 	if s.catchUp(from); s.nxt != s.una || s.cur != 2 {
-		t.Errorf("the cursor is %d, %v, behind what is acknowledged", s.cur, s.nxt)
+		t.Errorf("the cursor is %d, %v, after what is acknowledged", s.cur, s.nxt)
 	}
 	s.send()
 	w := s.head()

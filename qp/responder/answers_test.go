@@ -80,7 +80,7 @@ func TestResources(t *testing.T) {
 		t.Errorf("an acknowledgement for 5 to 20 goes to %d, want 9: the READ is at 10", got)
 	}
 	if got := r.ackLimit(11, 20); got != 20 {
-		t.Errorf("an acknowledgement behind the READ goes to %d", got)
+		t.Errorf("an acknowledgement after the READ goes to %d", got)
 	}
 	put(30, 1)
 	put(40, 1)

@@ -189,7 +189,7 @@ func (g *gap) poll(out *conn.Output, expected, msn rocev2.PSN) (told, ok bool) {
 	room := rocev2.CreditCode(g.c.Pool.Share(g.c.MTU))
 	a := rocev2.AETH{Syndrome: rocev2.SyndromeACK(room), MSN: msn}
 	b := a.AppendTo(h.AppendTo(buf[:0]))
-	out.Commit(len(g.reorder.AppendKept(b, expected, g.c.MTU)))
+	out.Commit(len(g.reorder.AppendKept(b, expected, g.c.MTU)), nil, conn.OrdinaryPacket)
 	g.c.Stats.AcksSent++
 	return true, true
 }

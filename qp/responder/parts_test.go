@@ -43,7 +43,7 @@ func TestGapAlone(t *testing.T) {
 		take(1, 1)
 	}
 	if take(1, 1) || !take(1+nakPeriod, 1) {
-		t.Error("the NAKs are not bounded in a period, or behind it")
+		t.Error("the NAKs are not bounded in a period, or after it")
 	}
 	g.silence()
 	if take(2+2*nakPeriod, 1) {
@@ -154,7 +154,7 @@ func TestAnswersAlone(t *testing.T) {
 	a.begin(100)
 	a.moveOn(3, true)
 	if a.acknowledge(102); !onlyAck(&a) || a.epsn != 103 || a.msn != 1 {
-		t.Errorf("behind a message: %+v", a)
+		t.Errorf("after a message: %+v", a)
 	}
 	read, _ := request(rocev2.RCReadRequest, 103, 0)
 	read.RETH.Length = 1000
@@ -163,7 +163,7 @@ func TestAnswersAlone(t *testing.T) {
 	}
 	a.add(read, rocev2.OpReadRequest, 4, 0)
 	if !a.busy() || onlyAck(&a) || a.epsn != 107 || a.msn != 2 {
-		t.Errorf("behind a READ of 4 packets: %+v", a)
+		t.Errorf("after a READ of 4 packets: %+v", a)
 	}
 	a.sent(1) // the acknowledgement
 	for range 4 {

@@ -44,39 +44,25 @@ func (r *Responder) Held() int { return r.gap.reorder.Len() }
 // DiscardHeld discards the requests that are kept after a gap.
 func (r *Responder) DiscardHeld() { r.gap.discard() }
 
-// Owed is what a responder has to send.
-type Owed uint8
-
-const (
-	Nothing    Owed = iota
-	AckMayWait      // a lone acknowledgement, for which the peer does not wait
-	AckNow          // a lone acknowledgement: the peer can send nothing before it comes
-	Answers         // anything else
-)
-
 // Owes returns what waits to be sent.
-func (r *Responder) Owes() Owed {
+func (r *Responder) Owes() conn.Owed {
 	q := &r.answers.queue
 	switch n := q.tail - q.head; {
 	case r.gap.tell:
-		return Answers
+		return conn.OwesAnswers
 	case n == 0:
-		return Nothing
+		return conn.OwesNothing
 	case n > 1 || q.at(q.head).kind != responseAck:
-		return Answers
+		return conn.OwesAnswers
 	case r.exec.starves(r.answers.msn):
-		return AckNow
+		return conn.OwesAckNow
 	}
-	return AckMayWait
+	return conn.OwesAck
 }
 
 // Waiting reports whether an answer waits that is not a selective
 // acknowledgement.
 func (r *Responder) Waiting() bool { return !r.answers.queue.empty() }
-
-// Pressing reports whether an answer other than a lone acknowledgement waits to
-// be sent.
-func (r *Responder) Pressing() bool { return r.Owes() == Answers }
 
 // Yields reports whether the answers to READs wait for requests to have their
 // turn at the rate of both. Resume ends that.
@@ -89,19 +75,19 @@ func (r *Responder) Resume() { r.out.resume() }
 // is left. With delay a lone acknowledgement that may wait does. A selective
 // acknowledgement comes before the sequence NAK for the same gap, and after all
 // other answers: they are older, and so are their MSNs.
-func (r *Responder) Poll(now clock.Time, delay bool, out *conn.Output) (left Owed) {
+func (r *Responder) Poll(now clock.Time, delay bool, out *conn.Output) (left conn.Owed) {
 	for {
 		if r.gap.tell && r.answers.onlyAsks() {
 			told, ok := r.gap.poll(out, r.answers.epsn, r.answers.msn)
 			if !ok {
-				return Answers
+				return conn.OwesAnswers
 			}
 			if told {
 				r.out.acknowledged()
 			}
 		}
 		left = r.Owes()
-		if left == Nothing || left == AckMayWait && delay {
+		if left == conn.OwesNothing || left == conn.OwesAck && delay {
 			return left
 		}
 		buf := out.Room()

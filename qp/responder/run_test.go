@@ -49,7 +49,7 @@ func TestLongestSend(t *testing.T) {
 	v = e.r.Middle(rocev2.RCSendMiddle, e.r.answers.epsn, 8)
 	v.Release()
 	if v.Len() != 0 {
-		t.Errorf("memory of %d bytes behind the longest message", v.Len())
+		t.Errorf("memory of %d bytes after the longest message", v.Len())
 	}
 	p := rocev2.Packet{BTH: rocev2.BTH{Opcode: rocev2.RCSendMiddle, PSN: e.r.answers.epsn}, Payload: make([]byte, 256)}
 	info, _ := p.BTH.Opcode.Info()

@@ -33,7 +33,7 @@ func (t *transmitter) next(now clock.Time, buf []byte, out *conn.Output) (wrote 
 		e := t.answers.first()
 		switch e.kind {
 		case responseAck, responseNAK, responseAtomic, responseEmpty:
-			out.Commit(t.writeShort(e, buf))
+			out.Commit(t.writeShort(e, buf), nil, conn.OrdinaryPacket)
 			return true, ib.FaultNone
 		case responseRead:
 			wrote, f = t.writeData(now, e, buf, out)
@@ -116,7 +116,7 @@ func (t *transmitter) writeData(now clock.Time, e *response, buf []byte, out *co
 	n, f := t.writeResponse(e, buf)
 	switch f {
 	case ib.FaultNone:
-		out.Commit(n)
+		out.Commit(n, nil, conn.OrdinaryPacket)
 		t.spent(now, 1)
 		return true, ib.FaultNone
 	case ib.FaultNotPresent:

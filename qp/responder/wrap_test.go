@@ -46,8 +46,8 @@ func newEnd(t *testing.T) *end {
 	return e
 }
 
-func (e *end) Room() []byte                      { return e.buf[:] }
-func (e *end) Commit(n int, _ *ib.AddressVector) { e.n = n }
+func (e *end) Room() []byte                                         { return e.buf[:] }
+func (e *end) Commit(n int, _ *ib.AddressVector, _ conn.PacketKind) { e.n = n }
 
 // poll returns the next answer, nil if there is none.
 func (e *end) poll() *rocev2.Packet {

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/gosoftroce/rocev2/internal/devices"
+	"github.com/gosoftroce/rocev2/internal/list"
 	"github.com/gosoftroce/rocev2/rdma/cm/agent"
 	"github.com/gosoftroce/rocev2/verbs"
 )
@@ -31,7 +32,7 @@ type EventChannel struct {
 	notify  func()                 // of WithNotify
 
 	mu     sync.Mutex
-	events pendings
+	events list.List[pending]
 	closed bool
 	ready  chan struct{} // a token: there may be events
 	ended  chan struct{} // closed by Close
@@ -76,48 +77,17 @@ func NewEventChannel(opts ...ChannelOption) *EventChannel {
 // pending is an event that the program has not taken: one that is ready, or one
 // of the agent, of which the ID makes one when it is taken.
 type pending struct {
-	id         *ID
-	event      Event
-	raw        *agent.Event
-	listed     bool
-	prev, next *pending
-}
-
-// pendings is a list of events, the oldest first.
-type pendings struct{ first, last *pending }
-
-func (l *pendings) add(p *pending) {
-	p.listed, p.prev, p.next = true, l.last, nil
-	if l.last == nil {
-		l.first = p
-	} else {
-		l.last.next = p
-	}
-	l.last = p
-}
-
-// remove takes p out, if it is in.
-func (l *pendings) remove(p *pending) {
-	if !p.listed {
-		return
-	}
-	if p.prev == nil {
-		l.first = p.next
-	} else {
-		p.prev.next = p.next
-	}
-	if p.next == nil {
-		l.last = p.prev
-	} else {
-		p.next.prev = p.prev
-	}
-	p.listed, p.prev, p.next = false, nil, nil
+	id    *ID
+	event Event
+	raw   *agent.Event
+	place list.Element[pending]
 }
 
 func (ch *EventChannel) push(p *pending) {
 	ch.mu.Lock()
 	if !ch.closed {
-		ch.events.add(p)
+		p.place.Value = p
+		ch.events.PushBack(&p.place)
 	}
 	ch.mu.Unlock()
 	ch.signal()
@@ -140,12 +110,11 @@ func (ch *EventChannel) take() (*pending, error) {
 	if ch.closed {
 		return nil, fmt.Errorf("cm: event channel: %w", ErrClosed)
 	}
-	p := ch.events.first
-	if p == nil {
+	if ch.events.Len() == 0 {
 		return nil, nil
 	}
-	ch.events.remove(p)
-	if ch.events.first != nil {
+	p := ch.events.PopFront()
+	if ch.events.Len() > 0 {
 		ch.signal() // another Get may wait
 	}
 	return p, nil
@@ -231,10 +200,10 @@ func (ch *EventChannel) extract(id *ID) (taken []*pending) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
 	delete(ch.ids, id)
-	for p := ch.events.first; p != nil; {
-		next := p.next
+	for p := ch.events.Front(); p != nil; {
+		next := p.place.Next()
 		if p.id == id {
-			ch.events.remove(p)
+			ch.events.Remove(&p.place)
 			taken = append(taken, p)
 		}
 		p = next

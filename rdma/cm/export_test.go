@@ -14,7 +14,9 @@ func BareListener(tasks task.Runner) (l *Listener, arrive, end func()) {
 	return l, func() {
 			m.lock()
 			defer m.unlock()
-			l.queue.add(&Request{})
+			r := new(Request)
+			r.queued.Value = r
+			l.queue.PushBack(&r.queued)
 			l.ready.Ring()
 		}, func() {
 			m.lock()

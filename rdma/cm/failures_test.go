@@ -170,7 +170,7 @@ func TestReject(t *testing.T) {
 	r := wantRejected(t, "by the program", err, cm.ReasonConsumer)
 	wantBytes(t, "its words", r.PrivateData, zeros("no", 148))
 	_, err = cm.Dial(ctx, client.qp(verbs.RC), netip.AddrPortFrom(addr.Addr(), addr.Port()^1), cm.DialConfig{})
-	wantRejected(t, "nobody listens", err, cm.ReasonInvalidService)
+	wantRejected(t, "nothing listens", err, cm.ReasonInvalidService)
 	_, err = cm.Dial(ctx, client.qp(verbs.UC), addr, cm.DialConfig{})
 	wantRejected(t, "another type", err, cm.ReasonTransport)
 	if n := len(requests); n != 1 {
@@ -192,7 +192,7 @@ func TestReject(t *testing.T) {
 	}
 	_, err = cm.Resolve(ctx, client.dev, netip.AddrPortFrom(addr.Addr(), addr.Port()^1), cm.ResolveConfig{})
 	if status := (*cm.StatusError)(nil); !errors.As(err, &status) || status.Status != 1 {
-		t.Errorf("nobody serves: %v", err)
+		t.Errorf("nothing serves: %v", err)
 	}
 }
 

@@ -166,7 +166,7 @@ func TestIDReject(t *testing.T) {
 	client.createQP(cid)
 	must(t, cid.Connect(nil))
 	if e := client.want(cch, cm.EventRejected); e.Status != int(cm.ReasonInvalidService) {
-		t.Errorf("nobody listens: %v", e)
+		t.Errorf("nothing listens: %v", e)
 	}
 	// The active side rejects what the peer answers.
 	lid = server.listenID(sch, cm.TCP)
@@ -227,7 +227,7 @@ func TestIDDatagrams(t *testing.T) {
 	cid = client.resolved(cch, cm.UDP, lid.LocalAddr())
 	must(t, cid.Connect(nil))
 	if e := client.want(cch, cm.EventUnreachable); e.Status != 1 {
-		t.Errorf("nobody serves: %v, status %d", e, e.Status)
+		t.Errorf("nothing serves: %v, status %d", e, e.Status)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 
 	"github.com/gosoftroce/rocev2/hca/task"
+	"github.com/gosoftroce/rocev2/internal/list"
 	"github.com/gosoftroce/rocev2/rdma/cm/agent"
 	"github.com/gosoftroce/rocev2/rocev2/mad"
 	"github.com/gosoftroce/rocev2/verbs"
@@ -52,7 +53,7 @@ func (c *ListenConfig) fill() error {
 			return fmt.Errorf("cm: port space TCP is for connections, not for queue pairs of type UD")
 		}
 	default:
-		return fmt.Errorf("cm: nobody can listen for queue pairs of type %v; use RC, UC, UD or XRCTarget", c.Type)
+		return fmt.Errorf("cm: there is no listener for queue pairs of type %v; use RC, UC, UD or XRCTarget", c.Type)
 	}
 	return nil
 }
@@ -66,7 +67,7 @@ type Listener struct {
 	ready *task.Bell // there may be requests
 
 	// Guarded by the lock of m:
-	queue  requests
+	queue  list.List[Request]
 	ended  int // of queue: connections that are over
 	closed bool
 }
@@ -163,22 +164,22 @@ func (l *Listener) poll() (*Request, error) {
 	if l.closed {
 		return nil, fmt.Errorf("cm: accept on %v: %w", &l.addr, ErrClosed)
 	}
-	r := l.queue.first
+	r := l.queue.Front()
 	if r == nil {
 		return nil, nil
 	}
 	if id, ok := l.m.agent.Claimant(l.service()); ok {
-		if c, is := l.m.ids[id].(*Request); is && c.queued {
+		if c, is := l.m.ids[id].(*Request); is && c.queued.In() {
 			r = c
 		}
 	}
-	l.queue.remove(r)
+	l.queue.Remove(&r.queued)
 	if r.answered {
 		l.ended--
 	} else if !l.m.closed {
 		l.m.agent.Take(r.id)
 	}
-	if l.queue.first != nil {
+	if l.queue.Len() > 0 {
 		l.ready.Ring() // another Accept may wait
 	}
 	return r, nil
@@ -193,8 +194,8 @@ func (l *Listener) Close() error {
 		return nil
 	}
 	l.m.unlisten(l.service())
-	for r := l.queue.first; r != nil; r = l.queue.first {
-		l.queue.remove(r)
+	for l.queue.Len() > 0 {
+		r := l.queue.PopFront()
 		if r.answered {
 			continue
 		}
@@ -228,37 +229,6 @@ func (l *Listener) event(e *agent.Event) {
 	}
 	r := newRequest(l, e, &a)
 	l.m.ids[r.id] = r
-	l.queue.add(r)
+	l.queue.PushBack(&r.queued)
 	l.ready.Ring()
-}
-
-// requests is a list of requests, the oldest first.
-type requests struct{ first, last *Request }
-
-func (q *requests) add(r *Request) {
-	r.queued, r.prev = true, q.last
-	if q.last == nil {
-		q.first = r
-	} else {
-		q.last.next = r
-	}
-	q.last = r
-}
-
-// remove takes r out, if it is in.
-func (q *requests) remove(r *Request) {
-	if !r.queued {
-		return
-	}
-	if r.prev == nil {
-		q.first = r.next
-	} else {
-		r.prev.next = r.next
-	}
-	if r.next == nil {
-		q.last = r.prev
-	} else {
-		r.next.prev = r.prev
-	}
-	r.queued, r.prev, r.next = false, nil, nil
 }

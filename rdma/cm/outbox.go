@@ -49,10 +49,10 @@ func (o *outbox) forgotten(id *ID) bool {
 	}
 	o.ch.mu.Lock()
 	defer o.ch.mu.Unlock()
-	if !o.asked.listed {
+	if !o.asked.place.In() {
 		return false
 	}
-	o.ch.events.remove(o.asked)
+	o.ch.events.Remove(&o.asked.place)
 	delete(o.ch.ids, id)
 	return true
 }

@@ -33,7 +33,7 @@ func TestPatience(t *testing.T) {
 				e, err := cch.Get(t.Context())
 				must(t, err)
 				if took := time.Since(start); e.Err() == nil || took < least || took > most {
-					t.Errorf("%v, nobody listens: %v after %v; want a refusal after %v to %v", space, e, took, least, most)
+					t.Errorf("%v, nothing listens: %v after %v; want a refusal after %v to %v", space, e, took, least, most)
 				}
 			}
 			const most = 5 * time.Millisecond
@@ -91,7 +91,7 @@ func TestListenAgain(t *testing.T) {
 					must(t, asked.Accept(nil))
 					client.want(cch, cm.EventEstablished)
 				} else if e, err := cch.Get(t.Context()); err != nil || e.Err() == nil {
-					t.Errorf("%v, nobody listens again: %v, %v; want a refusal", space, e, err)
+					t.Errorf("%v, nothing listens again: %v, %v; want a refusal", space, e, err)
 				}
 				server.dev.Close()
 				client.dev.Close()

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 
+	"github.com/gosoftroce/rocev2/internal/list"
 	"github.com/gosoftroce/rocev2/rdma/cm/agent"
 	"github.com/gosoftroce/rocev2/rocev2/mad"
 	"github.com/gosoftroce/rocev2/verbs"
@@ -28,9 +29,8 @@ type Request struct {
 	psn    verbs.PSN
 
 	// Guarded by the lock of m:
-	answered   bool // or the peer has given up
-	queued     bool
-	prev, next *Request
+	answered bool                  // or the peer has given up
+	queued   list.Element[Request] // at the listener, until the program takes it
 }
 
 // asked is what a REQ or a SIDR_REQ says.
@@ -92,7 +92,9 @@ func (a *asked) read(e *agent.Event, typ verbs.QPType, local netip.Addr) (reason
 
 // newRequest makes a request of an event.
 func newRequest(l *Listener, e *agent.Event, a *asked) *Request {
-	return &Request{l: l, m: l.m, id: e.ID, ece: a.ece, params: a.params, data: privateOf(a.data), number: e.QPN, psn: e.PSN, remote: Addr{a.remote, l.cfg.Space}}
+	r := &Request{l: l, m: l.m, id: e.ID, ece: a.ece, params: a.params, data: privateOf(a.data), number: e.QPN, psn: e.PSN, remote: Addr{a.remote, l.cfg.Space}}
+	r.queued.Value = r
+	return r
 }
 
 // plausible reports whether the addresses that RDMA-CM has put into the private
@@ -256,8 +258,15 @@ func (r *Request) take() error {
 		return ErrGone
 	}
 	r.answered = true
-	r.l.queue.remove(r)
+	r.unqueue()
 	return nil
+}
+
+// unqueue takes r from those that wait for the program. The lock is held.
+func (r *Request) unqueue() {
+	if r.queued.In() {
+		r.l.queue.Remove(&r.queued)
+	}
 }
 
 // info returns the additional information of a REJ.
@@ -364,7 +373,7 @@ func (r *Request) event(e *agent.Event) {
 	default:
 		return
 	}
-	if r.number != 0 && r.queued && !r.answered && r.l.ended < maxEnded {
+	if r.number != 0 && r.queued.In() && !r.answered && r.l.ended < maxEnded {
 		// The program sees that there was a connection.
 		r.l.ended++
 		r.answered = true
@@ -383,5 +392,5 @@ func (r *Request) over() {
 		verbs.HCA(r.m.dev).ReleaseQPN(r.number)
 	}
 	r.answered = true
-	r.l.queue.remove(r)
+	r.unqueue()
 }

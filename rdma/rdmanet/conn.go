@@ -36,11 +36,11 @@ type Conn struct {
 	closed   bool  // by Close
 	noWrites bool  // by CloseWrite
 
-	callers wake.Callers[role] // the leader drives: it waits for the completion queue
-	claimed bool               // by a Write, which drives itself
+	callers wake.Callers[role] // the leader waits for the completion queue
+	claimed bool               // by a Write, which leads itself
 	changed sync.Cond          // of c.mu: those that wait are to look again
 	parted  chan struct{}      // nil before Close, if it was not asked for
-	stop    *interrupt         // of the call that drives; nil before one does
+	stop    *interrupt         // of the leader; nil before one leads
 
 	readBy, writeBy, lingerBy deadline
 	alive                     keepAlive

@@ -33,7 +33,7 @@ func TestHostilePeers(t *testing.T) {
 		"more bytes than there are":   imm(rsocket.Imm(rsocket.OpData, rsocket.MaxValue), ""),
 		"an unknown kind":             imm(rsocket.Imm(3, 0), ""),
 		"an unknown control code":     imm(rsocket.Imm(rsocket.OpControl, 77), ""),
-		"a map that nobody offered":   imm(rsocket.Imm(rsocket.OpIOMap, 0), ""),
+		"a map that was not offered":  imm(rsocket.Imm(rsocket.OpIOMap, 0), ""),
 		"half a target":               imm(rsocket.Imm(rsocket.OpSGL, 9), "12345678"),
 		"a message by SEND":           {Opcode: verbs.OpSend},
 		"a WRITE outside of the ring": {Opcode: verbs.OpWriteImm, Remote: verbs.RemoteAddr{Addr: 1, RKey: 1}, Inline: []byte("x")},
@@ -228,7 +228,7 @@ func TestHalfClose(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := x.Write([]byte("more")); !errors.Is(err, syscall.EPIPE) {
-		t.Errorf("Write behind CloseWrite: %v", err)
+		t.Errorf("Write after CloseWrite: %v", err)
 	}
 	if got, err := io.ReadAll(y); string(got) != "question" || err != nil {
 		t.Errorf("%q, %v", got, err)
@@ -249,7 +249,7 @@ func TestHalfClose(t *testing.T) {
 		"no bytes":   func() error { _, err := y.Read(nil); return err },
 	} {
 		if err := f(); !errors.Is(err, net.ErrClosed) {
-			t.Errorf("%s behind Close: %v", name, err)
+			t.Errorf("%s after Close: %v", name, err)
 		}
 	}
 }

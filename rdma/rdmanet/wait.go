@@ -88,7 +88,7 @@ func (c *Conn) await(r role) error {
 			c.changed.Wait()
 			c.callers.Unfollow(r)
 		} else {
-			c.drive()
+			c.lead()
 			if c.claimed && r == reading {
 				c.handOver()
 			} else {
@@ -103,7 +103,7 @@ func (c *Conn) await(r role) error {
 	return err
 }
 
-// claim has a Write drive until it calls unclaim, in place of a Read. A Read
+// claim has a Write lead until it calls unclaim, in place of a Read. A Read
 // that waits for the next request while the answer is written would take each
 // completion for the Write, and wake it. A long Write does so from its begin:
 // else the Read would use a second processor, which the peer may need.
@@ -125,7 +125,7 @@ func (c *Conn) unclaim() {
 	}
 }
 
-// handOver has another call that waits drive, if none does.
+// handOver has another call that waits lead, if none does.
 func (c *Conn) handOver() {
 	if _, ok := c.callers.Next(); ok {
 		c.changed.Broadcast()
@@ -142,22 +142,23 @@ func (c *Conn) rouse() {
 	}
 }
 
-// scratch is what drive needs for a moment.
+// scratch is what lead needs for a moment.
 type scratch struct{ wc [16]verbs.WC }
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
-// drive waits for completions, or until interrupted, and handles them. c.mu is
-// held; it is given up meanwhile. The caller leads, and does not afterwards: no
-// other call takes completions, so that they are handled in order.
-func (c *Conn) drive() {
+// lead waits for completions, or until interrupted, and handles them. c.mu is
+// held; it is given up meanwhile. The caller has become the leader, and is it
+// no more afterwards: no other call takes completions, so that they are handled
+// in order.
+func (c *Conn) lead() {
 	if c.stop == nil {
 		c.stop = newInterrupt()
 	}
 	c.take(c.stop)
 }
 
-// look is drive that does not wait. It does nothing where another call drives.
+// look is lead that does not wait. It does nothing where another call leads.
 func (c *Conn) look() {
 	if c.callers.Lead() {
 		c.take(nil)

@@ -23,13 +23,13 @@ func TestWaitForServer(t *testing.T) {
 		}
 		d, addr := Dialer{Device: a}, b.Addr().String()+":7471"
 		if _, err := d.DialContext(t.Context(), Network, addr); !errors.Is(err, syscall.ECONNREFUSED) {
-			t.Errorf("nobody listens: %v", err)
+			t.Errorf("nothing listens: %v", err)
 		}
 		d.WaitForServer = true
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		if _, err := d.DialContext(ctx, Network, addr); !errors.Is(err, syscall.ECONNREFUSED) || !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("nobody has listened until the end: %v", err)
+			t.Errorf("nothing has listened until the end: %v", err)
 		}
 		time.AfterFunc(time.Minute, func() {
 			lc := ListenConfig{Device: b}

@@ -44,7 +44,7 @@ func New(cfg Config) *Agent {
 func (a *Agent) Stats() Stats {
 	s := a.stats
 	s.Connections, s.Timers = len(a.table.conns), len(a.life.timers)
-	s.HalfOpen += a.greeting.cache.all.n
+	s.HalfOpen += a.greeting.cache.all.Len()
 	return s
 }
 

@@ -3,6 +3,7 @@ package agent
 import (
 	"time"
 
+	"github.com/gosoftroce/rocev2/internal/list"
 	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/rocev2/clock"
 	"github.com/gosoftroce/rocev2/rocev2/mad"
@@ -27,49 +28,10 @@ type candidate struct {
 	hash          uint64  // of what identifies the request
 	at            clock.Time
 	listener      *listener // that has answered; over when it greets no more
-	source        *candidates
-	links         [2]candidateLinks
+	source        *list.List[candidate]
+	inAll         list.Element[candidate]
+	inSource      list.Element[candidate]
 	req           [mad.Len]byte
-}
-
-type candidateLinks struct{ prev, next *candidate }
-
-// candidates is a list, the oldest first.
-type candidates struct {
-	first, last *candidate
-	n           int
-	kind        int // which links
-}
-
-const (
-	ofAll = iota
-	ofOne
-)
-
-func (l *candidates) add(c *candidate) {
-	c.links[l.kind] = candidateLinks{prev: l.last}
-	if l.last == nil {
-		l.first = c
-	} else {
-		l.last.links[l.kind].next = c
-	}
-	l.last = c
-	l.n++
-}
-
-func (l *candidates) remove(c *candidate) {
-	n := &c.links[l.kind]
-	if n.prev == nil {
-		l.first = n.next
-	} else {
-		n.prev.links[l.kind].next = n.next
-	}
-	if n.next == nil {
-		l.last = n.prev
-	} else {
-		n.next.links[l.kind].prev = n.prev
-	}
-	l.n--
 }
 
 const (
@@ -94,9 +56,9 @@ type candidateCache struct {
 	cfg     *Config
 	byHash  map[uint64]*candidate
 	byID    map[mad.CommID]*candidate
-	all     candidates
-	sources *[1 << sourceBits]candidates // one of them pushes out its own first
-	next    [len(repeats)]*candidate     // the first whose REP is still to go again
+	all     list.List[candidate]
+	sources *[1 << sourceBits]list.List[candidate] // one of them pushes out its own first
+	next    [len(repeats)]*candidate               // the first whose REP is still to go again
 }
 
 // enter adds a candidate. It returns the one that makes room for it, if one has
@@ -104,21 +66,21 @@ type candidateCache struct {
 func (h *candidateCache) enter(c *candidate, source uint64) (gone *candidate) {
 	if h.byID == nil {
 		h.byID, h.byHash = map[mad.CommID]*candidate{}, map[uint64]*candidate{}
-		h.sources = new([1 << sourceBits]candidates)
+		h.sources = new([1 << sourceBits]list.List[candidate])
 	}
 	c.source = &h.sources[source>>(64-sourceBits)]
-	c.source.kind = ofOne
+	c.inAll.Value, c.inSource.Value = c, c
 	switch {
-	case c.source.n >= h.cfg.Candidates/4:
-		gone = c.source.first
-	case h.all.n >= h.cfg.Candidates:
-		gone = h.all.first
+	case c.source.Len() >= h.cfg.Candidates/4:
+		gone = c.source.Front()
+	case h.all.Len() >= h.cfg.Candidates:
+		gone = h.all.Front()
 	}
 	if gone != nil {
 		h.unlist(gone)
 	}
-	h.all.add(c)
-	c.source.add(c)
+	h.all.PushBack(&c.inAll)
+	c.source.PushBack(&c.inSource)
 	h.byID[c.local], h.byHash[c.hash] = c, c
 	for i := range h.next {
 		if h.next[i] == nil {
@@ -131,7 +93,7 @@ func (h *candidateCache) enter(c *candidate, source uint64) (gone *candidate) {
 // leave takes a candidate out.
 func (h *candidateCache) leave(c *candidate) {
 	h.unlist(c)
-	if h.all.n == 0 { // maps keep the memory of a flood
+	if h.all.Len() == 0 { // maps keep the memory of a flood
 		*h = candidateCache{cfg: h.cfg}
 	}
 }
@@ -139,11 +101,11 @@ func (h *candidateCache) leave(c *candidate) {
 func (h *candidateCache) unlist(c *candidate) {
 	for i := range h.next {
 		if h.next[i] == c {
-			h.next[i] = c.links[ofAll].next
+			h.next[i] = c.inAll.Next()
 		}
 	}
-	h.all.remove(c)
-	c.source.remove(c)
+	h.all.Remove(&c.inAll)
+	c.source.Remove(&c.inSource)
 	delete(h.byID, c.local)
 	delete(h.byHash, c.hash)
 }
@@ -159,10 +121,10 @@ func (h *candidateCache) of(path *Path, local, remote mad.CommID) *candidate {
 
 // deadline returns when attend must be called, and whether at all.
 func (h *candidateCache) deadline() (at clock.Time, ok bool) {
-	if h.all.first == nil {
+	if h.all.Front() == nil {
 		return 0, false
 	}
-	at = h.all.first.at.Add(candidateLife)
+	at = h.all.Front().at.Add(candidateLife)
 	for i, c := range h.next {
 		if c != nil {
 			at = min(at, c.at.Add(repeats[i]))
@@ -173,12 +135,12 @@ func (h *candidateCache) deadline() (at clock.Time, ok bool) {
 
 // due returns a candidate that has a turn, and which: the last is to go.
 func (h *candidateCache) due(now clock.Time) (c *candidate, turn int) {
-	if c = h.all.first; c != nil && c.at.Add(candidateLife) <= now {
+	if c = h.all.Front(); c != nil && c.at.Add(candidateLife) <= now {
 		return c, len(repeats)
 	}
 	for i, c := range h.next {
 		if c != nil && c.at.Add(repeats[i]) <= now {
-			h.next[i] = c.links[ofAll].next
+			h.next[i] = c.inAll.Next()
 			return c, i
 		}
 	}

@@ -3,6 +3,7 @@ package agent
 import (
 	"net/netip"
 
+	"github.com/gosoftroce/rocev2/internal/list"
 	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/rocev2/clock"
 	"github.com/gosoftroce/rocev2/rocev2/mad"
@@ -44,13 +45,15 @@ type conn struct {
 
 // setup is what a half-open request needs more.
 type setup struct {
-	listener        *listener
-	returned        bool          // it came more than once, as honest ones do
-	waiting         bool          // for the program, at the listener; or else for the RTU
-	taken           bool          // the program has it in hand
-	ready           bool          // it was a candidate, and waits for the program
-	service         mad.ServiceID // of SIDR
-	inAll, ofSource links         // inAll: of the listener, while waiting
+	listener *listener
+	returned bool          // it came more than once, as honest ones do
+	waiting  bool          // for the program, at the listener; or else for the RTU
+	taken    bool          // the program has it in hand
+	ready    bool          // it was a candidate, and waits for the program
+	service  mad.ServiceID // of SIDR
+
+	inAll    list.Element[conn] // of the listener, while waiting; then of all that are unanswered
+	ofSource list.Element[conn]
 }
 
 // key finds a connection by what a peer says: its CA GUID, and its
@@ -69,7 +72,7 @@ type peer struct {
 	waiting    int // half-open requests that wait for the program
 	halfOpen   int
 	crowd      crowd
-	unanswered list // half-open requests that wait for the RTU
+	unanswered list.List[conn] // half-open requests that wait for the RTU
 }
 
 type addresses struct{ local, remote netip.Addr }

@@ -3,6 +3,7 @@ package agent
 import (
 	"math/bits"
 
+	"github.com/gosoftroce/rocev2/internal/list"
 	"github.com/gosoftroce/rocev2/rocev2/clock"
 	"github.com/gosoftroce/rocev2/rocev2/mad"
 )
@@ -108,11 +109,11 @@ type gate struct {
 	stats      *Stats
 	sieve      sieve
 	crowd      crowd
-	unanswered list // those that wait for their RTU
+	unanswered list.List[conn] // those that wait for their RTU
 }
 
 func makeGate(random func() uint32, cfg *Config, stats *Stats) gate {
-	g := gate{cfg: cfg, stats: stats, unanswered: list{of: inAll}}
+	g := gate{cfg: cfg, stats: stats}
 	for i := range g.sieve.secret {
 		g.sieve.secret[i] = uint64(random())<<32 | uint64(random())
 	}
@@ -150,14 +151,14 @@ func (g *gate) admit(now clock.Time, l *listener, p *peer, hash uint64) verdict 
 	}
 	excess := mine && p.halfOpen >= g.cfg.HalfOpenPerSource // one of its own must go
 	switch {
-	case excess && p.unanswered.first != nil && l.waiting < l.backlog:
-		v.victim = p.unanswered.first
+	case excess && p.unanswered.Len() > 0 && l.waiting < l.backlog:
+		v.victim = p.unanswered.Front()
 	case l.waiting >= l.backlog || excess:
 		if weak != nil && (!excess || weak.peer == p) && (greedy || !weak.setup.returned) {
 			v.victim = weak
 		}
 	case g.stats.HalfOpen >= g.cfg.HalfOpen:
-		v.victim = g.unanswered.first
+		v.victim = g.unanswered.Front()
 	default:
 		v.ok = true
 		return v
@@ -178,12 +179,12 @@ func (g *gate) expect(now clock.Time, c *conn) {
 // the program has in hand has a claim before those that it has not seen. It
 // returns nil if none waits.
 func (l *listener) weakest() *conn {
-	c := l.requests.first
+	c := l.requests.Front()
 	if c == nil {
-		c = l.claims.first
+		c = l.claims.Front()
 	}
 	if c == nil {
-		c = l.taken.first
+		c = l.taken.Front()
 	}
 	best := c
 	for range 8 {
@@ -193,7 +194,7 @@ func (l *listener) weakest() *conn {
 		if s, b := c.setup, best.setup; s.returned == b.returned && c.peer.waiting > best.peer.waiting || !s.returned && b.returned {
 			best = c
 		}
-		c = c.setup.inAll.behind
+		c = c.setup.inAll.Next()
 	}
 	return best
 }
@@ -201,8 +202,9 @@ func (l *listener) weakest() *conn {
 // openSetup counts a half-open request, which waits for the program.
 func (g *gate) openSetup(c *conn, l *listener, v verdict) {
 	c.setup = &setup{listener: l, waiting: true, returned: v.returned}
+	c.setup.inAll.Value, c.setup.ofSource.Value = c, c
 	l.waiting++
-	l.listOf(c).add(c)
+	l.listOf(c).PushBack(&c.setup.inAll)
 	c.peer.waiting++
 	c.peer.halfOpen++
 	g.stats.HalfOpen++
@@ -212,19 +214,19 @@ func (g *gate) openSetup(c *conn, l *listener, v verdict) {
 func (g *gate) answered(c *conn) {
 	g.leave(c)
 	c.setup.waiting = false
-	g.unanswered.add(c)
-	c.peer.unanswered.add(c)
+	g.unanswered.PushBack(&c.setup.inAll)
+	c.peer.unanswered.PushBack(&c.setup.ofSource)
 }
 
 // leave takes a request from those that wait for the program.
 func (g *gate) leave(c *conn) {
 	c.setup.listener.waiting--
-	c.setup.listener.listOf(c).remove(c)
+	c.setup.listener.listOf(c).Remove(&c.setup.inAll)
 	c.peer.waiting--
 }
 
 // listOf returns the list that a request is in while it waits.
-func (l *listener) listOf(c *conn) *list {
+func (l *listener) listOf(c *conn) *list.List[conn] {
 	switch {
 	case c.setup.taken:
 		return &l.taken
@@ -243,9 +245,9 @@ func (g *gate) take(c *conn) {
 	if s == nil || !s.waiting || s.taken {
 		return
 	}
-	s.listener.listOf(c).remove(c)
+	s.listener.listOf(c).Remove(&s.inAll)
 	s.taken = true
-	s.listener.taken.add(c)
+	s.listener.taken.PushBack(&s.inAll)
 }
 
 // repeated records that a request that waits has come again.
@@ -255,9 +257,9 @@ func (g *gate) repeated(c *conn) {
 		return
 	}
 	l := s.listener.listOf(c)
-	l.remove(c)
+	l.Remove(&s.inAll)
 	s.returned = true
-	s.listener.listOf(c).add(c)
+	s.listener.listOf(c).PushBack(&s.inAll)
 }
 
 // closeSetup ends what openSetup began, if it did.
@@ -273,8 +275,8 @@ func (g *gate) closeSetup(c *conn) {
 	if c.setup.waiting {
 		g.leave(c)
 	} else {
-		g.unanswered.remove(c)
-		c.peer.unanswered.remove(c)
+		g.unanswered.Remove(&c.setup.inAll)
+		c.peer.unanswered.Remove(&c.setup.ofSource)
 	}
 	c.peer.halfOpen--
 	g.stats.HalfOpen--

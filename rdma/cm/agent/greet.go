@@ -103,7 +103,7 @@ func (g *greeting) attend(now clock.Time) {
 		case g.cfg.Heard != nil && g.cfg.Heard(c.qpn, path.Remote, c.psn):
 			g.welcome(now, c)
 		case turn == 0:
-		case g.cache.all.n <= fewCandidates || g.out.budget.forOwn(now, g.sieve.hash(&path, 0, 0)):
+		case g.cache.all.Len() <= fewCandidates || g.out.budget.forOwn(now, g.sieve.hash(&path, 0, 0)):
 			g.stats.Resent++
 			g.replyTo(&path, c, &m)
 		}

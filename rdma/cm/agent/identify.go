@@ -15,7 +15,7 @@ import (
 // only for a question with the mark: others get the usual answer.
 
 // The service of the question: port 0, which means "choose one" to a listener.
-const nobody = mad.ServiceID(mad.PortSpaceUDP) << 16
+const noService = mad.ServiceID(mad.PortSpaceUDP) << 16
 
 // identityLife is for how long an answer is waited for, with one repetition
 // after identityAgain.
@@ -34,13 +34,13 @@ func mark(e mad.ECE) []byte {
 // identity, or zero if it says nothing, or Unreachable.
 func IdentityRequest(p Path, own mad.ECE) *SIDRRequest {
 	ip := mad.IPHeader{Source: p.Local, Destination: p.Remote}
-	return &SIDRRequest{Path: p, ServiceID: nobody, Private: append(ip.AppendTo(nil), mark(own)...),
+	return &SIDRRequest{Path: p, ServiceID: noService, Private: append(ip.AppendTo(nil), mark(own)...),
 		FirstTimeout: identityAgain, MaxTimeout: identityLife - identityAgain, Retries: 1}
 }
 
 // identify answers a request for the identity, and reports whether m is one.
 func (o *outbox) identify(path *Path, m *mad.SIDRREQ) bool {
-	if o.identity == (mad.ECE{}) || m.ServiceID != nobody || !bytes.HasPrefix(m.Private[mad.IPHeaderLen:], mark(o.identity)) {
+	if o.identity == (mad.ECE{}) || m.ServiceID != noService || !bytes.HasPrefix(m.Private[mad.IPHeaderLen:], mark(o.identity)) {
 		return false
 	}
 	o.answer(path, &mad.SIDRREP{TransactionID: m.TransactionID, RequestID: m.RequestID, ServiceID: m.ServiceID,

@@ -28,7 +28,7 @@ func TestIdentify(t *testing.T) {
 		client := newTestAgent(1, Config{Identity: us})
 		server := newTestAgent(2, Config{Identity: c.identity})
 		if c.listens {
-			if err := server.Listen(nobody, 0); err != nil {
+			if err := server.Listen(noService, 0); err != nil {
 				t.Fatal(err)
 			}
 		}

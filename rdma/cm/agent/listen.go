@@ -3,6 +3,7 @@ package agent
 import (
 	"time"
 
+	"github.com/gosoftroce/rocev2/internal/list"
 	"github.com/gosoftroce/rocev2/rocev2/clock"
 	"github.com/gosoftroce/rocev2/rocev2/mad"
 )
@@ -19,7 +20,7 @@ type listener struct {
 	// requests are those that wait to be taken and have come once, claims
 	// those that have come again, and taken those that the program has in
 	// hand, oldest first.
-	requests, claims, taken list
+	requests, claims, taken list.List[conn]
 }
 
 // Listen takes requests for a service: REQs or SIDR_REQs. At most backlog of
@@ -32,7 +33,7 @@ func (a *Agent) Listen(service mad.ServiceID, backlog int) error {
 		backlog = a.cfg.Backlog
 	}
 	a.expected.arrived(a.out.now, service)
-	a.listeners[service] = &listener{backlog: backlog, requests: list{of: inAll}, claims: list{of: inAll}, taken: list{of: inAll}}
+	a.listeners[service] = &listener{backlog: backlog}
 	return nil
 }
 
@@ -66,10 +67,10 @@ func (a *Agent) Expect(now clock.Time, service mad.ServiceID, d time.Duration) {
 // is none.
 func (a *Agent) Claimant(service mad.ServiceID) (ID, bool) {
 	l := a.listeners[service]
-	if l == nil || l.claims.first == nil {
+	if l == nil || l.claims.Len() == 0 {
 		return 0, false
 	}
-	return ID(l.claims.first.local), true
+	return ID(l.claims.Front().local), true
 }
 
 // Take says that the program has a request in hand. It does not have to, but a

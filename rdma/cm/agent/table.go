@@ -60,7 +60,6 @@ func (t *table) peerOf(p *Path) *peer {
 		n = t.numbers
 	}
 	made := &peer{addresses: k, number: n}
-	made.unanswered.of = ofSource
 	t.peers[k] = made
 	return made
 }

@@ -66,7 +66,7 @@ func consistent(a *Agent) error {
 			unanswered++
 		}
 	}
-	for c := a.gate.unanswered.first; c != nil; c = c.setup.inAll.behind {
+	for c := a.gate.unanswered.Front(); c != nil; c = c.setup.inAll.Next() {
 		unanswered--
 	}
 	if unanswered != 0 {
@@ -77,13 +77,13 @@ func consistent(a *Agent) error {
 	}
 	for _, l := range a.listeners {
 		n := 0
-		for c := l.requests.first; c != nil; c = c.setup.inAll.behind {
+		for c := l.requests.Front(); c != nil; c = c.setup.inAll.Next() {
 			n += count(!c.setup.taken && !c.setup.returned)
 		}
-		for c := l.claims.first; c != nil; c = c.setup.inAll.behind {
+		for c := l.claims.Front(); c != nil; c = c.setup.inAll.Next() {
 			n += count(!c.setup.taken && c.setup.returned)
 		}
-		for c := l.taken.first; c != nil; c = c.setup.inAll.behind {
+		for c := l.taken.Front(); c != nil; c = c.setup.inAll.Next() {
 			n += count(c.setup.taken)
 		}
 		if l.waiting != waiting[l] || n != l.waiting {

@@ -228,7 +228,7 @@ func TestMessages(t *testing.T) {
 		}
 	}
 	if _, _, ok := b.stream.Control(nil); ok {
-		t.Error("something is said behind DISCONNECT")
+		t.Error("something is said after DISCONNECT")
 	}
 }
 
@@ -274,8 +274,8 @@ func TestViolations(t *testing.T) {
 		{"more than was offered, in two", nil, []message{{Imm(OpData, 60), 60}}, message{Imm(OpData, 41), 41}},
 		{"says more than it wrote", nil, nil, message{Imm(OpData, 100), 1}},
 		{"the largest value", nil, nil, message{Imm(OpData, MaxValue), MaxValue}},
-		{"DATA behind SHUTDOWN", nil, []message{{Imm(OpControl, ControlShutdown), 0}}, message{Imm(OpData, 1), 1}},
-		{"DATA behind DISCONNECT", nil, []message{{Imm(OpControl, ControlDisconnect), 0}}, message{Imm(OpData, 1), 1}},
+		{"DATA after SHUTDOWN", nil, []message{{Imm(OpControl, ControlShutdown), 0}}, message{Imm(OpData, 1), 1}},
+		{"DATA after DISCONNECT", nil, []message{{Imm(OpControl, ControlDisconnect), 0}}, message{Imm(OpData, 1), 1}},
 		{"half a target", nil, nil, message{Imm(OpSGL, 9), 8}},
 		{"a target too many", target(5), []message{{Imm(OpSGL, 9), SlotLen}}, message{Imm(OpSGL, 9), SlotLen}},
 		{"a target beyond the address space", func(s *side) {

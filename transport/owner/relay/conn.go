@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/gosoftroce/rocev2/internal/list"
 	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/rocev2/clock"
 	"github.com/gosoftroce/rocev2/rocev2/mad"
@@ -41,8 +42,8 @@ type conn struct {
 	state         state
 	turn          uint8      // how often the peer was told, where the lease has gone
 	at            clock.Time // when it is forgotten; when the peer is told
-	in            *list
-	prev, next    *conn
+	in            *list.List[conn]
+	place         list.Element[conn] // there
 }
 
 // remoteKey finds a request of a peer, qpnKey a connection.
@@ -57,36 +58,18 @@ type qpnKey struct {
 	qpn  rocev2.QPN
 }
 
-// list is a list of connections.
-type list struct {
-	first, last *conn
-	n           int
+// joinList adds c to a list, after the others.
+func (c *conn) joinList(l *list.List[conn]) {
+	c.in, c.place.Value = l, c
+	l.PushBack(&c.place)
 }
 
-func (l *list) add(c *conn) {
-	c.in, c.prev, c.next = l, l.last, nil
-	if l.last == nil {
-		l.first = c
-	} else {
-		l.last.next = c
+// leaveList takes c out of the list that it is in, if it is in one.
+func (c *conn) leaveList() {
+	if c.in != nil {
+		c.in.Remove(&c.place)
+		c.in = nil
 	}
-	l.last = c
-	l.n++
-}
-
-func (l *list) remove(c *conn) {
-	if c.prev == nil {
-		l.first = c.next
-	} else {
-		c.prev.next = c.next
-	}
-	if c.next == nil {
-		l.last = c.prev
-	} else {
-		c.next.prev = c.prev
-	}
-	c.in, c.prev, c.next = nil, nil, nil
-	l.n--
 }
 
 // open begins to follow a connection.
@@ -109,20 +92,18 @@ func (r *Relay) enter(c *conn, s state) {
 		r.unknow(c)
 	}
 	c.state = s
-	if c.in != nil {
-		c.in.remove(c)
-	}
+	c.leaveList()
 	l := c.lease
 	switch s {
 	case requested, replied:
-		l.asked.add(c)
+		c.joinList(&l.asked)
 	case established:
-		l.settled.add(c)
+		c.joinList(&l.settled)
 		if c.qpn != 0 {
 			r.byQPN[qpnKey{c.peer, c.guid, c.qpn}] = c
 		}
 	default:
-		l.opening.add(c)
+		c.joinList(&l.opening)
 	}
 	c.at = r.now.Add(silence)
 }
@@ -143,7 +124,7 @@ func (r *Relay) forget(c *conn) {
 	if k := (remoteKey{c.peer, c.remote}); r.byRemote[k] == c {
 		delete(r.byRemote, k)
 	}
-	c.in.remove(c)
+	c.leaveList()
 	c.lease.conns--
 }
 

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/gosoftroce/rocev2/internal/list"
 	"github.com/gosoftroce/rocev2/rocev2/clock"
 	"github.com/gosoftroce/rocev2/rocev2/mad"
 )
@@ -25,7 +26,7 @@ var partWaits = [partTurns]time.Duration{250 * time.Millisecond, 500 * time.Mill
 // turn.
 type parting struct {
 	of    map[partKey]*conn
-	turns [partTurns + 1]list // by how often they were told
+	turns [partTurns + 1]list.List[conn] // by how often they were told
 }
 
 // partKey finds one by what its peer says.
@@ -43,7 +44,7 @@ func (r *Relay) part(c *conn) {
 	}
 	if len(p.of) >= r.cfg.Farewells {
 		for i := partTurns; i >= 0; i-- {
-			if oldest := p.turns[i].first; oldest != nil {
+			if oldest := p.turns[i].Front(); oldest != nil {
 				p.leave(oldest)
 				break
 			}
@@ -51,10 +52,10 @@ func (r *Relay) part(c *conn) {
 	}
 	p.of[k] = c
 	c.lease, c.turn, c.at = nil, 0, r.now
-	if last := p.turns[0].last; last != nil {
+	if last := p.turns[0].Back(); last != nil {
 		c.at = max(r.now, last.at.Add(partPause))
 	}
-	p.turns[0].add(c)
+	c.joinList(&p.turns[0])
 	r.stats.Farewells++
 }
 
@@ -62,13 +63,13 @@ func (c *conn) partKey() partKey { return partKey{c.peer, c.local, c.remote} }
 
 func (p *parting) leave(c *conn) {
 	delete(p.of, c.partKey())
-	c.in.remove(c)
+	c.leaveList()
 }
 
 func (p *parting) deadline() clock.Time {
 	at := clock.Time(math.MaxInt64)
 	for i := range p.turns {
-		if c := p.turns[i].first; c != nil {
+		if c := p.turns[i].Front(); c != nil {
 			at = min(at, c.at)
 		}
 	}
@@ -78,21 +79,21 @@ func (p *parting) deadline() clock.Time {
 // tellNext writes what the next peer is told, if it is time for one.
 func (r *Relay) tellNext(b []byte) (Datagram, bool) {
 	p := &r.parting
-	for c := p.turns[partTurns].first; c != nil && c.at <= r.now; c = p.turns[partTurns].first {
+	for c := p.turns[partTurns].Front(); c != nil && c.at <= r.now; c = p.turns[partTurns].Front() {
 		p.leave(c)
 		r.stats.Unanswered++
 	}
 	for i := range partTurns {
-		c := p.turns[i].first
+		c := p.turns[i].Front()
 		if c == nil || c.at > r.now {
 			continue
 		}
 		c.farewell().AppendTo(b[:0])
 		if c.ends() {
-			p.turns[i].remove(c)
+			c.leaveList()
 			c.at = r.now.Add(partWaits[i])
 			c.turn++
-			p.turns[c.turn].add(c)
+			c.joinList(&p.turns[c.turn])
 		} else {
 			p.leave(c) // a REJ has no answer
 		}

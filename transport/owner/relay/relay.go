@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gosoftroce/rocev2/internal/list"
 	"github.com/gosoftroce/rocev2/rdma/cm/agent"
 	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/rocev2/clock"
@@ -39,7 +40,7 @@ type lease struct {
 	conns    int
 	// lists of its connections, each the longest silent first: those that
 	// it makes, or ends; requests of peers; and the established ones.
-	opening, asked, settled list
+	opening, asked, settled list.List[conn]
 	// meters of what passes: about connections that are known, what else is
 	// for the lease, requests, and what it sends.
 	in, strange, requests, out meter
@@ -119,8 +120,8 @@ func (r *Relay) Leave(now clock.Time, slot int) {
 	}
 	r.services.leave(l)
 	r.ready = slices.DeleteFunc(r.ready, func(n note) bool { return n.slot == slot })
-	for _, of := range []*list{&l.settled, &l.opening, &l.asked} {
-		for c := of.first; c != nil; c = of.first {
+	for _, of := range []*list.List[conn]{&l.settled, &l.opening, &l.asked} {
+		for c := of.Front(); c != nil; c = of.Front() {
 			r.forget(c)
 			r.part(c)
 		}
@@ -258,9 +259,9 @@ func (r *Relay) Deadline() clock.Time {
 		if l == nil {
 			continue
 		}
-		for _, of := range []*list{&l.opening, &l.asked} {
-			if of.first != nil {
-				at = min(at, of.first.at)
+		for _, of := range []*list.List[conn]{&l.opening, &l.asked} {
+			if c := of.Front(); c != nil {
+				at = min(at, c.at)
 			}
 		}
 	}
@@ -275,8 +276,8 @@ func (r *Relay) Advance(now clock.Time) {
 		if l == nil {
 			continue
 		}
-		for _, of := range []*list{&l.opening, &l.asked} {
-			for c := of.first; c != nil && c.at <= now; c = of.first {
+		for _, of := range []*list.List[conn]{&l.opening, &l.asked} {
+			for c := of.Front(); c != nil && c.at <= now; c = of.Front() {
 				r.unheard(c)
 			}
 		}
@@ -286,7 +287,7 @@ func (r *Relay) Advance(now clock.Time) {
 // Stats returns the counters.
 func (r *Relay) Stats() Stats {
 	s := r.stats
-	s.Parting, s.Untold = len(r.parting.of), r.parting.turns[0].n
+	s.Parting, s.Untold = len(r.parting.of), r.parting.turns[0].Len()
 	s.Services = len(r.services.exact) + len(r.services.masked)
 	for _, l := range r.leases {
 		if l != nil {
@@ -303,8 +304,8 @@ func (r *Relay) Lease(slot int) (LeaseStats, bool) {
 		return LeaseStats{}, false
 	}
 	s := LeaseStats{ToLease: l.toLease, FromLease: l.fromLease, Drops: l.drops,
-		Connections: l.settled.n, Opening: l.conns - l.settled.n, Services: l.serviceIDs()}
-	for c := l.settled.first; c != nil; c = c.next {
+		Connections: l.settled.Len(), Opening: l.conns - l.settled.Len(), Services: l.serviceIDs()}
+	for c := l.settled.Front(); c != nil; c = c.place.Next() {
 		s.Peers = append(s.Peers, c.peer)
 	}
 	slices.SortFunc(s.Peers, netip.Addr.Compare)

@@ -62,11 +62,11 @@ func (r *Relay) request(now clock.Time, from Source, b []byte) Verdict {
 	if old := r.byQPN[qpnKey{from.Addr, q.LocalGUID, q.LocalQPN}]; old != nil && old.lease != l {
 		r.stale(old)
 	}
-	if l.asked.n >= l.limits.Requests {
-		if l.asked.first.state == requested {
+	if l.asked.Len() >= l.limits.Requests {
+		if l.asked.Front().state == requested {
 			r.stats.Forgotten++
 		}
-		r.unheard(l.asked.first)
+		r.unheard(l.asked.Front())
 	}
 	if old := r.byRemote[remoteKey{from.Addr, q.LocalID}]; old != nil && old.state == requested {
 		r.forget(old)
@@ -240,7 +240,7 @@ func (r *Relay) asks(l *lease, to Source, b []byte) Reason {
 		}
 		return None
 	}
-	if l.conns-l.asked.n >= l.limits.Connections {
+	if l.conns-l.asked.Len() >= l.limits.Connections {
 		return NoRoom
 	}
 	r.open(l, &conn{state: asking, local: q.LocalID, peer: to.Addr, own: q.LocalQPN, guid: q.LocalGUID,
@@ -258,7 +258,7 @@ func (r *Relay) replies(l *lease, to Source, b []byte) Reason {
 	if c == nil || c.lease != l || c.state != requested && c.state != replied {
 		return None // it is followed no more, or is there already
 	}
-	if c.state == requested && l.conns-l.asked.n >= l.limits.Connections {
+	if c.state == requested && l.conns-l.asked.Len() >= l.limits.Connections {
 		return NoRoom
 	}
 	if other := r.byLocal[rep.LocalID]; other != nil && other != c {

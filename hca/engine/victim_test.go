@@ -13,9 +13,9 @@ import (
 	"github.com/gosoftroce/rocev2/transport"
 )
 
-// prey is an engine under attack, with queue pairs of every kind in every
+// victim is an engine under attack, with queue pairs of every kind in every
 // state, most of them at work. After each datagram its invariants are checked.
-type prey struct {
+type victim struct {
 	*host
 	t    testing.TB
 	qps  []*QP
@@ -26,9 +26,9 @@ type prey struct {
 	ending  *memreg.Region // whose rkey the peer may end
 	own     *memreg.Region // receives, and what READs bring
 	windows []*memreg.Window
-	shared  preySRQ
-	xrc     preySRQ // of the XRC domain
-	slot    int     // of own, the next free one
+	shared  victimSRQ
+	xrc     victimSRQ // of the XRC domain
+	slot    int       // of own, the next free one
 	frozen  []frozen
 	events  int
 }
@@ -40,52 +40,52 @@ type frozen struct {
 	was  []byte
 }
 
-// Parts of a prey's memory. Around each of them is memory of no region.
+// Parts of a victim's memory. Around each of them is memory of no region.
 const (
-	preyPart  = 8 << 10
-	preyGap   = 256
-	preySlot  = 704 // of a receive or READ: more than two packets
-	preySlots = 128
-	preyMTU   = 256
-	preyPSN   = 5000 // that all queue pairs expect, and send first
-	preyQKey  = 0x11111111
-	preySRQN  = 0x1234
+	victimPart  = 8 << 10
+	victimGap   = 256
+	victimSlot  = 704 // of a receive or READ: more than two packets
+	victimSlots = 128
+	victimMTU   = 256
+	victimPSN   = 5000 // that all queue pairs expect, and send first
+	victimQKey  = 0x11111111
+	victimSRQN  = 0x1234
 
-	preyRights = ib.RemoteWrite | ib.RemoteRead | ib.RemoteAtomic | ib.FlushGlobal
+	victimRights = ib.RemoteWrite | ib.RemoteRead | ib.RemoteAtomic | ib.FlushGlobal
 )
 
 var (
-	preyPeer  = netip.MustParseAddr("10.0.0.66")
-	preyPeer6 = netip.MustParseAddr("fd00::66")
+	victimPeer  = netip.MustParseAddr("10.0.0.66")
+	victimPeer6 = netip.MustParseAddr("fd00::66")
 )
 
 // recvID marks the IDs of receives.
 const recvID = 1 << 63
 
-// preySRQ is a shared receive queue.
-type preySRQ struct {
+// victimSRQ is a shared receive queue.
+type victimSRQ struct {
 	ring qp.SRQ
 	want map[uint64]bool // IDs of receives that have not completed
 }
 
 // Next implements qp.RecvSource.
-func (s *preySRQ) Next(r *qp.Recv) bool { ok, _ := s.ring.Next(r); return ok }
+func (s *victimSRQ) Next(r *qp.Recv) bool { ok, _ := s.ring.Next(r); return ok }
 
-// preyKind is a kind of queue pair.
-type preyKind struct {
+// victimKind is a kind of queue pair.
+type victimKind struct {
 	typ    ib.QPType
 	state  ib.State
 	busy   bool // has requests outstanding
 	native bool
-	self   bool // its peer is the prey itself
+	self   bool // its peer is the victim itself
 }
 
-// preyShared is the first of preyKinds that takes its receives from the shared
-// receive queue.
-const preyShared = 27
+// victimShared is the first of victimKinds that takes its receives from the
+// shared receive queue.
+const victimShared = 27
 
-// preyKinds are the queue pairs of a prey.
-var preyKinds = []preyKind{
+// victimKinds are the queue pairs of a victim.
+var victimKinds = []victimKind{
 	{ib.RC, ib.StateRTS, false, false, false},
 	{ib.RC, ib.StateRTS, true, false, false},
 	{ib.RC, ib.StateRTS, false, true, false},
@@ -116,7 +116,7 @@ var preyKinds = []preyKind{
 	{ib.UD, ib.StateErr, true, false, false},
 	{ib.GSI, ib.StateRTS, true, false, false},
 
-	{ib.RC, ib.StateRTS, false, false, false}, // preyShared
+	{ib.RC, ib.StateRTS, false, false, false}, // victimShared
 	{ib.RC, ib.StateRTS, true, true, false},
 	{ib.RC, ib.StateErr, true, false, false},
 	{ib.UC, ib.StateRTS, false, false, false},
@@ -131,17 +131,17 @@ var preyKinds = []preyKind{
 	{ib.XRCInitiator, ib.StateErr, true, false, false},
 }
 
-// SRQ implements qp.XRCDomain: the prey's domain has one queue.
-func (p *prey) SRQ(number uint32) (qp.RecvSource, *memreg.PD) {
-	if number != preySRQN {
+// SRQ implements qp.XRCDomain: the victim's domain has one queue.
+func (p *victim) SRQ(number uint32) (qp.RecvSource, *memreg.PD) {
+	if number != victimSRQN {
 		return nil, nil
 	}
 	return &p.xrc, p.pd
 }
 
-func newPrey(t testing.TB) *prey {
+func newVictim(t testing.TB) *victim {
 	w := newWorld(t, 7)
-	p := &prey{t: t, want: map[rocev2.QPN]map[uint64]bool{}}
+	p := &victim{t: t, want: map[rocev2.QPN]map[uint64]bool{}}
 	h := &host{w: w, addr: addrOf(1), table: memreg.NewTable(w.rng.Uint32)}
 	h.pd = h.table.AllocPD()
 	p.host = h
@@ -155,8 +155,8 @@ func newPrey(t testing.TB) *prey {
 		p.share(&p.shared)
 		p.share(&p.xrc)
 	}
-	for _, k := range preyKinds {
-		av := ib.AddressVector{DGID: preyPeer, Native: k.native}
+	for _, k := range victimKinds {
+		av := ib.AddressVector{DGID: victimPeer, Native: k.native}
 		if k.self {
 			av.DGID = h.addr
 		}
@@ -170,7 +170,7 @@ func newPrey(t testing.TB) *prey {
 
 // bind binds a window of each type to what is granted, for q and for the
 // domain. The peer knows their keys.
-func (p *prey) bind(q *QP) {
+func (p *victim) bind(q *QP) {
 	for _, typ := range []ib.MWType{ib.MWType1, ib.MWType2} {
 		w, err := p.table.AllocWindow(p.pd, typ)
 		p.w.must(err)
@@ -185,10 +185,10 @@ func (p *prey) bind(q *QP) {
 
 // register makes the regions: two of the queue pairs' domain, one of them for
 // reading, and one of another domain.
-func (p *prey) register() {
+func (p *victim) register() {
 	const parts = 4
-	step := preyPart + preyGap
-	size := preyGap + parts*step + preySlots*preySlot + preyGap
+	step := victimPart + victimGap
+	size := victimGap + parts*step + victimSlots*victimSlot + victimGap
 	p.mem = make([]byte, size)
 	for i := range p.mem {
 		p.mem[i] = byte(i * 7)
@@ -201,25 +201,25 @@ func (p *prey) register() {
 	var err error
 	p.ending, err = p.table.Register(p.pd, memreg.Local(make([]byte, 8)), memreg.Options{Invalidatable: true})
 	p.w.must(err)
-	all := ib.LocalWrite | ib.MWBind | preyRights
-	p.granted = region(p.pd, preyGap, preyPart, all)
-	region(p.pd, preyGap+step, preyPart, ib.RemoteRead)
-	region(p.table.AllocPD(), preyGap+2*step, preyPart, all)
-	region(p.pd, preyGap+3*step, preyPart, ib.LocalWrite) // nothing is posted for it
-	p.own = region(p.pd, preyGap+parts*step, preySlots*preySlot, ib.LocalWrite)
-	p.freeze("memory before the regions", 0, preyGap)
-	p.freeze("memory for reading, of others, or of the program", preyGap+preyPart, preyGap+parts*step)
-	p.freeze("memory behind the regions", size-preyGap, size)
+	all := ib.LocalWrite | ib.MWBind | victimRights
+	p.granted = region(p.pd, victimGap, victimPart, all)
+	region(p.pd, victimGap+step, victimPart, ib.RemoteRead)
+	region(p.table.AllocPD(), victimGap+2*step, victimPart, all)
+	region(p.pd, victimGap+3*step, victimPart, ib.LocalWrite) // nothing is posted for it
+	p.own = region(p.pd, victimGap+parts*step, victimSlots*victimSlot, ib.LocalWrite)
+	p.freeze("memory before the regions", 0, victimGap)
+	p.freeze("memory for reading, of others, or of the program", victimGap+victimPart, victimGap+parts*step)
+	p.freeze("memory after the regions", size-victimGap, size)
 }
 
-func (p *prey) freeze(what string, from, to int) {
+func (p *victim) freeze(what string, from, to int) {
 	p.frozen = append(p.frozen, frozen{what, p.mem[from:to], bytes.Clone(p.mem[from:to])})
 }
 
 // Complete implements qp.CompletionSink.
-func (p *prey) Complete(c *ib.WC) bool {
+func (p *victim) Complete(c *ib.WC) bool {
 	left := p.want[c.QPN]
-	for _, s := range []*preySRQ{&p.shared, &p.xrc} {
+	for _, s := range []*victimSRQ{&p.shared, &p.xrc} {
 		if s.want[c.ID] {
 			left = s.want
 		}
@@ -228,28 +228,28 @@ func (p *prey) Complete(c *ib.WC) bool {
 		p.t.Fatalf("%v: nothing was posted for this completion", c)
 	}
 	delete(left, c.ID)
-	if c.Status == ib.StatusSuccess && c.ID&recvID != 0 && c.Opcode == ib.WCRecv && c.ByteLen > preySlot {
+	if c.Status == ib.StatusSuccess && c.ID&recvID != 0 && c.Opcode == ib.WCRecv && c.ByteLen > victimSlot {
 		p.t.Fatalf("%v: more than the buffer has", c)
 	}
 	return true
 }
 
 // Event implements Sink.
-func (p *prey) Event(*QP, ib.Event) { p.events++ }
+func (p *victim) Event(*QP, ib.Event) { p.events++ }
 
 // Fetch implements Sink.
-func (p *prey) Fetch(*QP, qp.Fetch) {}
+func (p *victim) Fetch(*QP, qp.Fetch) {}
 
 // room returns the next slot; the memory of slots is used once.
-func (p *prey) room() ib.SGE {
-	s := ib.SGE{Addr: p.own.Addr() + uint64(p.slot*preySlot), Length: preySlot, LKey: p.own.LKey()}
+func (p *victim) room() ib.SGE {
+	s := ib.SGE{Addr: p.own.Addr() + uint64(p.slot*victimSlot), Length: victimSlot, LKey: p.own.LKey()}
 	p.slot++
 	return s
 }
 
-func (p *prey) post(q *QP, wr ib.SendWR) {
+func (p *victim) post(q *QP, wr ib.SendWR) {
 	p.id++
-	wr.ID, wr.Signaled, wr.RemoteSRQN = p.id, true, preySRQN
+	wr.ID, wr.Signaled, wr.RemoteSRQN = p.id, true, victimSRQN
 	p.want[q.QPN()][wr.ID] = true
 	if _, err := p.e.PostSend(q, []ib.SendWR{wr}); err != nil {
 		p.t.Fatalf("post %v: %v", wr.Opcode, err)
@@ -257,8 +257,8 @@ func (p *prey) post(q *QP, wr ib.SendWR) {
 }
 
 // share posts a receive to a shared receive queue.
-func (p *prey) share(s *preySRQ) {
-	if p.slot == preySlots {
+func (p *victim) share(s *victimSRQ) {
+	if p.slot == victimSlots {
 		return
 	}
 	p.id++
@@ -268,8 +268,8 @@ func (p *prey) share(s *preySRQ) {
 	}
 }
 
-func (p *prey) receive(q *QP) {
-	if p.slot == preySlots {
+func (p *victim) receive(q *QP) {
+	if p.slot == victimSlots {
 		return
 	}
 	p.id++
@@ -281,14 +281,14 @@ func (p *prey) receive(q *QP) {
 }
 
 // add makes a queue pair and takes it to a state.
-func (p *prey) add(typ ib.QPType, state ib.State, av ib.AddressVector, busy bool) {
+func (p *victim) add(typ ib.QPType, state ib.State, av ib.AddressVector, busy bool) {
 	c := qp.Config{Type: typ, PD: p.pd, SendCQ: p, RecvCQ: p, MaxSendWR: 8, MaxRecvWR: 8, PortMTU: rocev2.MTU1024}
 	switch {
 	case typ == ib.XRCTarget:
 		c = qp.Config{Type: typ, Domain: p}
 	case typ == ib.XRCInitiator:
 		c.RecvCQ = nil
-	case len(p.qps) >= preyShared:
+	case len(p.qps) >= victimShared:
 		c.RecvSource = &p.shared
 	}
 	q, err := p.e.CreateQP(c, nil)
@@ -320,20 +320,20 @@ func (p *prey) add(typ ib.QPType, state ib.State, av ib.AddressVector, busy bool
 		p.post(q, p.sends(typ, av, []ib.SGE{{Addr: 1, Length: 1, LKey: p.own.LKey() + 1}})[0])
 		p.pump()
 		if q.Core().State() != ib.StateSQE {
-			p.t.Fatalf("a %v queue pair is in %v after a send of nobody's memory", typ, q.Core().State())
+			p.t.Fatalf("a %v queue pair is in %v after a send of memory of no region", typ, q.Core().State())
 		}
 	}
 }
 
-func (p *prey) modify(q *QP, a ib.Attr, mask ib.AttrMask) {
+func (p *victim) modify(q *QP, a ib.Attr, mask ib.AttrMask) {
 	p.t.Helper()
 	if err := p.e.Modify(q, &a, mask); err != nil {
 		p.t.Fatal(err)
 	}
 }
 
-func (p *prey) init(q *QP, typ ib.QPType) {
-	a := ib.Attr{State: ib.StateInit, Port: 1, QKey: preyQKey, Access: preyRights}
+func (p *victim) init(q *QP, typ ib.QPType) {
+	a := ib.Attr{State: ib.StateInit, Port: 1, QKey: victimQKey, Access: victimRights}
 	mask := ib.AttrState | ib.AttrPKeyIndex | ib.AttrPort | ib.AttrAccess
 	switch typ {
 	case ib.UD:
@@ -345,8 +345,8 @@ func (p *prey) init(q *QP, typ ib.QPType) {
 }
 
 // connectTo takes q to RTR, and to RTS if it goes farther.
-func (p *prey) connectTo(q *QP, typ ib.QPType, av ib.AddressVector, state ib.State) {
-	a := ib.Attr{State: ib.StateRTR, AV: av, PathMTU: rocev2.MTU256, DestQPN: q.QPN() ^ 1, RQPSN: preyPSN, MaxDestRdAtomic: 4}
+func (p *victim) connectTo(q *QP, typ ib.QPType, av ib.AddressVector, state ib.State) {
+	a := ib.Attr{State: ib.StateRTR, AV: av, PathMTU: rocev2.MTU256, DestQPN: q.QPN() ^ 1, RQPSN: victimPSN, MaxDestRdAtomic: 4}
 	rtr, rts := ib.AttrState, ib.AttrState|ib.AttrSQPSN
 	if av.DGID == p.addr {
 		a.DestQPN = q.QPN()
@@ -365,12 +365,12 @@ func (p *prey) connectTo(q *QP, typ ib.QPType, av ib.AddressVector, state ib.Sta
 	}
 	p.modify(q, a, rtr)
 	if state != ib.StateRTR {
-		p.modify(q, ib.Attr{State: ib.StateRTS, SQPSN: preyPSN, Timeout: 14, RetryCount: 7, RNRRetry: 7, MaxRdAtomic: 4}, rts)
+		p.modify(q, ib.Attr{State: ib.StateRTS, SQPSN: victimPSN, Timeout: 14, RetryCount: 7, RNRRetry: 7, MaxRdAtomic: 4}, rts)
 	}
 }
 
 // sends makes SENDs, with and without immediate data.
-func (p *prey) sends(typ ib.QPType, av ib.AddressVector, from []ib.SGE) []ib.SendWR {
+func (p *victim) sends(typ ib.QPType, av ib.AddressVector, from []ib.SGE) []ib.SendWR {
 	wrs := []ib.SendWR{{Opcode: ib.OpSend, SGList: from}, {Opcode: ib.OpSendImm, SGList: from}}
 	if typ.Service() == rocev2.ServiceUD {
 		h := &ib.AddressHandle{Domain: p.pd}
@@ -383,9 +383,9 @@ func (p *prey) sends(typ ib.QPType, av ib.AddressVector, from []ib.SGE) []ib.Sen
 }
 
 // work posts requests of all kinds that the type has.
-func (p *prey) work(q *QP, typ ib.QPType, av ib.AddressVector) {
+func (p *victim) work(q *QP, typ ib.QPType, av ib.AddressVector) {
 	remote := ib.RemoteAddr{Addr: p.granted.Addr(), RKey: p.granted.RKey()}
-	from := []ib.SGE{{Addr: p.granted.Addr(), Length: preySlot, LKey: p.granted.LKey()}}
+	from := []ib.SGE{{Addr: p.granted.Addr(), Length: victimSlot, LKey: p.granted.LKey()}}
 	to := []ib.SGE{p.room()}
 	word := []ib.SGE{{Addr: to[0].Addr, Length: 8, LKey: to[0].LKey}}
 	for _, wr := range p.sends(typ, av, from) {
@@ -407,13 +407,13 @@ const (
 	// The most is a go-back of what is in flight together with the answer
 	// to a READ of all that is granted, for the queue pair and for the one
 	// that is its own peer.
-	preyPackets = 4 * (2*preyPart/preyMTU + 128)
-	preyFills   = 4 * preyPackets
+	victimPackets = 4 * (2*victimPart/victimMTU + 128)
+	victimFills   = 4 * victimPackets
 )
 
 // pump takes what the engine has to send, and throws it away. What goes to the
 // engine itself passes inside.
-func (p *prey) pump() (sent int) {
+func (p *victim) pump() (sent int) {
 	for n := 0; p.e.Pending(); n++ {
 		p.w.tx.Reset()
 		f := p.e.Fill(p.w.now, p.w.tx, AllClasses)
@@ -421,7 +421,7 @@ func (p *prey) pump() (sent int) {
 		if len(f.Misrouted) > 0 {
 			p.t.Fatal("a packet of another shard, and there is none")
 		}
-		if n > preyFills {
+		if n > victimFills {
 			p.t.Fatal("it sends without end")
 		}
 	}
@@ -429,7 +429,7 @@ func (p *prey) pump() (sent int) {
 }
 
 // take hands the engine one datagram and checks what must hold afterwards.
-func (p *prey) take(d transport.RxPacket) {
+func (p *victim) take(d transport.RxPacket) {
 	p.w.now = p.w.now.Add(10 * time.Microsecond)
 	before := bytes.Clone(d.Data)
 	r := p.e.Receive(p.w.now, []transport.RxPacket{d})
@@ -439,14 +439,14 @@ func (p *prey) take(d transport.RxPacket) {
 	if len(r.Misrouted) > 0 {
 		p.t.Fatal("a packet of another shard, and there is none")
 	}
-	if sent := p.pump(); sent > preyPackets {
+	if sent := p.pump(); sent > victimPackets {
 		p.t.Fatalf("one datagram was answered with %d packets", sent)
 	}
 	p.check()
 }
 
 // check checks what holds at any moment.
-func (p *prey) check() {
+func (p *victim) check() {
 	for _, f := range p.frozen {
 		if !bytes.Equal(f.mem, f.was) {
 			p.t.Fatalf("%s has changed", f.what)
@@ -464,7 +464,7 @@ func (p *prey) check() {
 }
 
 // end closes everything. What was posted to a queue pair in ERR has completed.
-func (p *prey) end() {
+func (p *victim) end() {
 	for _, q := range p.qps {
 		if q.Core().State() != ib.StateReset {
 			p.modify(q, ib.Attr{State: ib.StateErr}, ib.AttrState)
