@@ -38,9 +38,12 @@ func sanitized(t *testing.T, name, kind string, args ...string) string {
 }
 
 // TestLibrarySanitized runs the cases of testdata/check.c with sanitizers, but
-// those of signals and stacks: of these the sanitizers have their own.
+// those of signals and stacks: of these the sanitizers have their own. Nor that
+// of fork: the child may find the sanitizer's allocator locked by a thread that
+// it does not have, and hang (llvm-project#75290 mends that, for LLVM 18; GCC
+// 12 has it not).
 func TestLibrarySanitized(t *testing.T) {
 	t.Parallel()
 	check := sanitized(t, "check", "address,undefined", "testdata/strangers.c")
-	runCases(t, check, []string{"paths", "places", "file", "wait", "numbers", "standard", "fork", "threads", "events", "gone", "limit"}, "ASAN_OPTIONS=detect_leaks=0:handle_segv=0")
+	runCases(t, check, []string{"paths", "places", "file", "wait", "numbers", "standard", "threads", "events", "gone", "limit"}, "ASAN_OPTIONS=detect_leaks=0:handle_segv=0")
 }
