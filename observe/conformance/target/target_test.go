@@ -30,8 +30,8 @@ func device(t testing.TB) *verbs.Device {
 
 const pair = "qp type=rc addr=%s qpn=5 mtu=256 access=lrwa timeout=14 retry=7 rnrretry=7 rd=4 destrd=4 receives=2 size=64"
 
-// exchange sends commands over TCP and returns the answers.
-func exchange(t *testing.T, c target.Config, commands ...string) (answers []string) {
+// serve serves clients until the test ends, and returns where.
+func serve(t *testing.T, c target.Config) string {
 	t.Helper()
 	dev := device(t)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -44,11 +44,17 @@ func exchange(t *testing.T, c target.Config, commands ...string) (answers []stri
 		defer close(done)
 		_ = target.Serve(ctx, dev, ln, c) // it ends with ctx
 	}()
-	defer func() {
+	t.Cleanup(func() {
 		cancel()
 		<-done
-	}()
-	conn, err := net.Dial("tcp", ln.Addr().String())
+	})
+	return ln.Addr().String()
+}
+
+// exchange sends commands over TCP and returns the answers.
+func exchange(t *testing.T, c target.Config, commands ...string) (answers []string) {
+	t.Helper()
+	conn, err := net.Dial("tcp", serve(t, c))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,20 +112,10 @@ func TestBadCommands(t *testing.T) {
 // TestClientsAreBounded: those that are too many are refused in words.
 func TestClientsAreBounded(t *testing.T) {
 	t.Parallel()
-	dev := device(t)
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = target.Serve(ctx, dev, ln, target.Config{}) // it ends with ctx
-	}()
+	addr := serve(t, target.Config{})
 	refused := false
 	for range 40 {
-		conn, err := net.Dial("tcp", ln.Addr().String())
+		conn, err := net.Dial("tcp", addr)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -131,8 +127,6 @@ func TestClientsAreBounded(t *testing.T) {
 	if !refused {
 		t.Error("40 clients are served at a time")
 	}
-	cancel()
-	<-done
 }
 
 // FuzzCommands: no line makes the target panic, and each has an answer.
