@@ -184,7 +184,7 @@ func (f *simFlags) records(p *sweep.Plan) ([]*sweep.Record, io.WriteCloser, erro
 		return nil, nil, fmt.Errorf("--out: %w", err)
 	}
 	name := filepath.Join(f.out, runsFile)
-	file, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o666)
+	file, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o666)
 	if err != nil {
 		return nil, nil, fmt.Errorf("--out: %w", err)
 	}
@@ -202,7 +202,7 @@ func (f *simFlags) records(p *sweep.Plan) ([]*sweep.Record, io.WriteCloser, erro
 	return have, file, nil
 }
 
-// endLine cuts off what stands after the last line, and goes to the end.
+// endLine cuts off what stands after the last line.
 func endLine(file *os.File) error {
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
 		return err
@@ -216,11 +216,7 @@ func endLine(file *os.File) error {
 		if !errors.Is(err, io.EOF) {
 			return err
 		}
-		if err := file.Truncate(whole); err != nil {
-			return err
-		}
-		_, err = file.Seek(whole, io.SeekStart)
-		return err
+		return file.Truncate(whole)
 	}
 }
 

@@ -34,7 +34,7 @@ func Play(ctx context.Context, p *Plan, runs []Run, jobs int, done func(*Record)
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	first := Record{Plan: p.Digest(), Of: p.size()}
-	for range max(jobs, 1) {
+	for range min(max(jobs, 1), len(runs)) {
 		wg.Go(func() {
 			for r := range next {
 				rec := p.play(ctx, first, r)
