@@ -55,7 +55,7 @@ func buildTarget(t *testing.T, h *guest.Host, bin string) []byte {
 	t.Helper()
 	cc, err := exec.LookPath("cc")
 	if err != nil {
-		t.Skip("there is no C compiler (cc)")
+		t.Skip("there is no C compiler: install gcc")
 	}
 	if _, err := os.Stat("/usr/include/infiniband/verbs.h"); err != nil {
 		t.Skipf("the headers of libibverbs are not here (libibverbs-dev): %v", err)

@@ -57,7 +57,7 @@ func TestUseReport(t *testing.T) {
 		{"it goes on", []programs.Used{running}, rdmaUsed, "which still runs", "killed"},
 		{"in both lists", []programs.Used{killed, running}, rdmaUsed, "1 process sent 9 bytes", "still runs"},
 		{"inside", []programs.Used{used(7, owner.Lease{MadeQPs: 2, Work: transport.Work{LoopPackets: 3, LoopBytes: 99}})}, rdmaInside, "inside one process only: 99 bytes", "did not"},
-		{"not known", []programs.Used{{Device: "rxe_eth0", Addr: a, Lack: "why"}}, rdmaUnknown, "who used rxe_eth0 (192.0.2.1) is not known: why\n", "no device of"},
+		{"not known", []programs.Used{{Device: "rxe_eth0", Addr: a, Lack: "why"}}, rdmaUnknown, "what has used rxe_eth0 (192.0.2.1) is not known: why\n", "no device of"},
 		{"the daemon ended", []programs.Used{used(7, owner.Lease{TxBytes: 1}), {Lack: "EOF"}}, rdmaUsed, "the daemon has ended, and what was done after it told last is not known: EOF\n", "invalid"},
 		{"the daemon ended, and told nothing", []programs.Used{{Lack: "EOF"}}, rdmaUnknown, "whether ./app used RDMA is not known: EOF", "no device of"},
 		{"a device opened to look", []programs.Used{used(7, owner.Lease{}), used(7, owner.Lease{RxPackets: 3, TxPackets: 3})}, rdmaUnused, "in 3 packets", "in 0 packets"},

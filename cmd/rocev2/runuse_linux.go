@@ -156,7 +156,7 @@ func (r *useReport) text() string {
 			fmt.Fprintf(&b, "rocev2 run: the daemon has ended, and what was done after it told last is not known: %s\n", u.Reason)
 			continue
 		}
-		fmt.Fprintf(&b, "rocev2 run: who used %s (%v) is not known: %s\n", u.Device, u.Address, u.Reason)
+		fmt.Fprintf(&b, "rocev2 run: what has used %s (%v) is not known: %s\n", u.Device, u.Address, u.Reason)
 	}
 	fmt.Fprintf(&b, "rocev2 run: %s.\n", r.Summary)
 	if r.RDMA == rdmaNoDevice {

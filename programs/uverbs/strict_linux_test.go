@@ -56,7 +56,7 @@ func TestStrictSendQueue(t *testing.T) {
 	t.Parallel()
 	a, b := strictPair(t, "", options{})
 	if !a.p.c.TellsPolls() {
-		t.Fatal("nobody tells of polls")
+		t.Fatal("nothing tells of polls")
 	}
 	request := func(id uint64, signaled bool) fake.SendWR {
 		w := a.write(id, 8, b.p, 0)

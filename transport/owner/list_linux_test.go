@@ -38,7 +38,7 @@ func TestListOfLeases(t *testing.T) {
 	if err != nil || len(leases) != 1 || leases[0].PID != os.Getpid() || leases[0].Run != "some-run" || !leases[0].Told || leases[0].Last {
 		t.Errorf("leases: %+v, %v", leases, err)
 	}
-	if len(ended) != 2 || ended[0].Command != "past" { // it is the owner's own user, who is told of all
+	if len(ended) != 2 || ended[0].Command != "past" { // the owner's own user sees the processes of all users
 		t.Errorf("past leases: %+v", ended)
 	}
 	if at, _, err := owner.ListAt(o.Socket()); err != nil || len(at) != 1 {
