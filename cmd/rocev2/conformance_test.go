@@ -53,7 +53,7 @@ func TestConformanceWords(t *testing.T) {
 			t.Errorf("%s: exit status %d: %s", args, r.code, r.err)
 		}
 	}
-	if r := invoke(t.Context(), "conformance", "-d", freeAddress(), "-p", freePort(t), freeAddress()); r.code != exitFailure || !strings.Contains(r.err, "reach the target") {
+	if r := invoke(t.Context(), "conformance", "-d", freeAddress(), "-p", freePort(t), freeAddress()); r.code != exitFailure || !strings.Contains(r.err, "reach the target") || !strings.Contains(r.err, "--serve") {
 		t.Errorf("without a target: exit status %d: %s", r.code, r.err)
 	}
 	r := invoke(t.Context(), "conformance", "--list", "--run", "key/*")

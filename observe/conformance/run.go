@@ -137,7 +137,7 @@ func (r *runner) dial(ctx context.Context) (*stage.Conn, Target, error) {
 	defer cancel()
 	c, err := r.cfg.Dial(ctx)
 	if err != nil {
-		return nil, Target{}, fmt.Errorf("reach the target: %w", err)
+		return nil, Target{}, fmt.Errorf("reach the target: %w: one has to run on the host of the peer (rocev2 conformance --serve, or the program that --helper prints)", err)
 	}
 	conn := stage.NewConn(c, r.cfg.Timeout)
 	t, err := conn.Hello()

@@ -77,7 +77,7 @@ func (d *Daemon) get(ctx context.Context, path string, into any) error {
 		case e.Timeout():
 			err = fmt.Errorf("no answer within %v", answerTime)
 		case errors.Is(err, syscall.ECONNREFUSED):
-			err = errors.New("nothing listens there")
+			err = errors.New("nothing listens there: start rocev2d, or name another by --daemon")
 		}
 	}
 	return fmt.Errorf("rocev2d at %s: %w", d.base, err)
