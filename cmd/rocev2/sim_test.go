@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -334,6 +335,29 @@ func TestSimShards(t *testing.T) {
 	}
 	if code, _, errs := runSim(t, append(sweep, "--seeds", "1-3", "--out", out(1))...); code == exitOK || !strings.Contains(errs, "of the sweep") {
 		t.Errorf("records of another sweep are added to: exit status %d\n%s", code, errs)
+	}
+}
+
+// Two processes that play one sweep into one directory do it twice, and leave
+// all of it.
+func TestSimSweepTwice(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file, out := filepath.Join(dir, "tiny.toml"), filepath.Join(dir, "out")
+	if err := os.WriteFile(file, []byte(tinyScenario), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	for range 2 {
+		wg.Go(func() {
+			if code, _, errs := runSim(t, file, "--seeds", "1-60", "--jobs", "2", "--out", out); code != exitOK {
+				t.Errorf("exit status %d\n%s", code, errs)
+			}
+		})
+	}
+	wg.Wait()
+	if code, all, errs := runSim(t, "--merge", out); code != exitOK || !strings.Contains(all, "60 runs") {
+		t.Errorf("exit status %d\n%s%s", code, all, errs)
 	}
 }
 

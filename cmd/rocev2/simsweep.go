@@ -133,13 +133,16 @@ func (f *simFlags) sweep(ctx context.Context, io streams, p *sweep.Plan) error {
 	}
 	shown := newProgress(io, f.progress)
 	played := sweep.Play(ctx, p, left, jobs, func(r *sweep.Record) error {
+		if err := json.NewEncoder(keep).Encode(r); err != nil {
+			return err
+		}
 		have = append(have, r)
 		shown.clear()
 		f.line(io.out, r)
 		shown.say(func(ran time.Duration) string {
 			return fmt.Sprintf("%s: %d of %d runs, %v", p.Name, len(have), len(runs), ran)
 		})
-		return json.NewEncoder(keep).Encode(r)
+		return nil
 	})
 	shown.clear()
 	if played != nil {
@@ -215,6 +218,9 @@ func endLine(file *os.File) error {
 		}
 		if !errors.Is(err, io.EOF) {
 			return err
+		}
+		if len(line) == 0 { // another process may be adding lines
+			return nil
 		}
 		return file.Truncate(whole)
 	}
