@@ -66,14 +66,13 @@ func (n *Network) cut(l uint32) {
 		if far.slots.all[i].kind == pause {
 			far.slots.put(i)
 		} else {
-			far.drop(i, CableDown, n.digestOf(int(r.node)))
+			far.dropAt(k, i, CableDown, n.digestOf(int(r.node)))
 		}
 	}
 	if sw := int(k.node) - len(n.hosts); sw >= 0 {
 		x := &n.switches[sw]
-		o := &x.out[k.port]
 		for c := range uint8(NumClasses) {
-			x.flush(o, c, CableDown)
+			x.flush(k, c, CableDown)
 		}
 	}
 	k.tell = 0

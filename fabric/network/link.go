@@ -153,7 +153,7 @@ func (a *part) pull(l uint32) {
 		return
 	}
 	k.freeAt = a.q.Now() + k.wire(int64(p.Size)) // it takes its time all the same
-	a.drop(i, why, &h.digest)
+	a.dropAt(k, i, why, &h.digest)
 	a.arm(l)
 }
 
@@ -174,7 +174,7 @@ func (a *part) send(l, i uint32, more bool, d *event.Digest) {
 		a.sight(k, s)
 	}
 	if k.loss != 0 && s.kind == data && k.rand.Uint64n(billion) < uint64(k.loss) {
-		a.drop(i, CableLoss, d)
+		a.dropAt(k, i, CableLoss, d)
 		return
 	}
 	if k.cut {
@@ -216,6 +216,9 @@ func (a *part) arrive(l uint32) {
 	if next := f.head; next != 0 {
 		a.q.Schedule(a.source.arrive(l), r.arrival(&a.slots.all[next], r.cutThrough))
 	}
+	if a.arrivals {
+		a.arrived(r, s)
+	}
 	switch {
 	case s.kind == pause:
 		a.setPaused(l^1, r.paused&^s.DSCP|s.Hops)
@@ -238,7 +241,7 @@ func (a *part) deliver(r *link, i uint32) {
 	p := &a.received
 	*p = a.slots.all[i].Packet
 	if int(p.Dst) != number {
-		a.drop(i, Misrouted, &h.digest)
+		a.dropAt(r, i, Misrouted, &h.digest)
 		return
 	}
 	a.slots.put(i)

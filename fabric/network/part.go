@@ -19,11 +19,13 @@ type part struct {
 	hosts    []host
 	switches []swtch
 
-	slots   slots
-	flights []fifo // what is on the cables that end here, by transmitter
-	totals  Totals
-	tapped  bool
-	inside  int // the host whose Receive or Timer runs, or -1
+	slots    slots
+	flights  []fifo // what is on the cables that end here, by transmitter
+	totals   Totals
+	tapped   bool
+	watch    Watch
+	arrivals bool // the watch is told of them
+	inside   int  // the host whose Receive or Timer runs, or -1
 
 	// What hosts see: packets in places of their own, so that none escapes.
 	pulled, received, dropped Packet
@@ -102,10 +104,7 @@ func (a *part) collect(side int) {
 // sight tells the tap of a packet that a transmitter sends now.
 func (a *part) sight(k *link, s *slot) {
 	x := Sight{At: a.q.Now(), Arrives: s.at, Node: int(k.node), Port: int(k.port), Packet: s.Packet}
-	if s.kind == pause {
-		x.Pause, x.Mask, x.Off = true, s.DSCP, s.Hops
-		x.Packet = Packet{Size: s.Size}
-	}
+	x.of(s)
 	if a.windows.apart {
 		a.seen = append(a.seen, sighting{a.q.Turn(), x})
 		return

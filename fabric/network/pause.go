@@ -63,6 +63,9 @@ func (a *part) setPaused(l uint32, now uint8) {
 	k := &a.links[l]
 	before := k.paused
 	k.paused = now
+	if before != now && a.watch.Paused != nil {
+		a.watch.Paused(a.q.Now(), int(k.node), int(k.port), now)
+	}
 	switch {
 	case before == 0 && now != 0:
 		k.pausedSince = a.q.Now()
@@ -140,12 +143,13 @@ func (sw *swtch) watch() {
 func (sw *swtch) storm(out int, class uint8) {
 	sw.out[out].queues[class].storm = true
 	sw.part.totals.Storms++
-	sw.flush(&sw.out[out], class, Watchdog)
+	sw.flush(sw.link(out), class, Watchdog)
 }
 
 // flush drops what a queue has.
-func (sw *swtch) flush(o *port, class uint8, why Drop) {
+func (sw *swtch) flush(k *link, class uint8, why Drop) {
+	o := &sw.out[k.port]
 	for o.queues[class].bytes > 0 {
-		sw.part.drop(sw.take(o, class), why, &sw.digest)
+		sw.part.dropAt(k, sw.take(o, class), why, &sw.digest)
 	}
 }

@@ -167,7 +167,7 @@ func (sw *swtch) forward(r *link, i uint32) {
 	sw.digest.Add(p.state() ^ uint64(r.port)<<32)
 	a.totals.Hops++
 	if p.Hops <= 1 {
-		a.drop(i, HopLimit, &sw.digest)
+		a.dropAt(r, i, HopLimit, &sw.digest)
 		return
 	}
 	p.Hops--
@@ -175,7 +175,7 @@ func (sw *swtch) forward(r *link, i uint32) {
 	p.Class, p.in = class, r.port
 	set := sw.table.Sets[sw.table.Set[p.Dst]]
 	if len(set) == 0 {
-		a.drop(i, NoRoute, &sw.digest)
+		a.dropAt(r, i, NoRoute, &sw.digest)
 		return
 	}
 	out := set[0]
@@ -184,17 +184,21 @@ func (sw *swtch) forward(r *link, i uint32) {
 	}
 	o := &sw.out[out]
 	q := &o.queues[class]
+	k := sw.link(int(out))
 	switch {
-	case !sw.link(int(out)).up:
-		a.drop(i, CableDown, &sw.digest)
+	case !k.up:
+		a.dropAt(k, i, CableDown, &sw.digest)
 		return
 	case q.storm:
-		a.drop(i, Watchdog, &sw.digest)
+		a.dropAt(k, i, Watchdog, &sw.digest)
 		return
 	}
 	size := int64(p.Size)
 	if why := sw.admit(r.port, class, o, size); why != NumDrops {
-		a.drop(i, why, &sw.digest)
+		if why != EgressFull {
+			k = r
+		}
+		a.dropAt(k, i, why, &sw.digest)
 		return
 	}
 	if q.bytes == 0 {

@@ -155,7 +155,7 @@ func world(seed uint64) Config {
 }
 
 // live runs a world. look says that taps look on, and that it runs in steps. It
-// returns the digest, and one of what the tap has seen.
+// returns the digest, and one of what they have seen.
 func live(t *testing.T, seed uint64, look bool, parts int) (*Network, uint64, uint64) {
 	c := world(seed)
 	k := cores.New(parts)
@@ -189,7 +189,9 @@ func live(t *testing.T, seed uint64, look bool, parts int) (*Network, uint64, ui
 			}
 		}
 	})
+	var told observed
 	if look {
+		told = watched(n)
 		n.Tap(func(s Sight) {
 			seen.Add(uint64(s.At))
 			seen.Add(uint64(s.Node)<<16 | uint64(s.Port))
@@ -213,6 +215,9 @@ func live(t *testing.T, seed uint64, look bool, parts int) (*Network, uint64, ui
 	}
 	if got := uint64(len(underWay.all)); got != n.Totals().Inside() {
 		t.Fatalf("seed %d: hosts know of %d packets under way, the network of %d", seed, got, n.Totals().Inside())
+	}
+	if look {
+		seen.Add(told.check(t, n))
 	}
 	return n, n.Digest(), seen.Sum()
 }
