@@ -76,6 +76,7 @@ func (r *run) reap() {
 			return cmp.Or(cmp.Compare(a.End, b.End), cmp.Compare(a.number, b.number))
 		})
 		for _, f := range r.closed {
+			r.rec.ended(f)
 			f.conn.y.Close()
 			f.conn = nil
 		}

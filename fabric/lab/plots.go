@@ -37,24 +37,16 @@ func (r *Result) Plots() (all []Plot) {
 
 var timeAxis = plot.Axis{Label: "time, ms"}
 
-func millis(t Time) float64 { return float64(t) / 1e9 }
-
 // plotQueues draws the longest queues, of those that were sampled.
 func (r *Result) plotQueues() Plot {
 	p := &plot.Plot{Title: "queues of switches", X: timeAxis, Y: plot.Axis{Label: "queue, KB"}}
-	m := r.samples
 	for _, q := range r.Queues {
 		if len(p.Lines) == plottedQueues || q.Max < r.Queues[0].Max/leastQueue {
 			break
 		}
-		if q.index >= len(m.watched()) {
-			continue
+		if x := r.Samples.Find(portName(r.Hosts, q.Node, q.Port), "queued_bytes"); x != nil {
+			p.Lines = append(p.Lines, plot.Line{Name: fmt.Sprintf("switch %d, port %d", q.Node-r.Hosts, q.Port), Points: r.Samples.Points(x, 1000)})
 		}
-		l := plot.Line{Name: fmt.Sprintf("switch %d, port %d", q.Node-r.Hosts, q.Port)}
-		for k, t := range m.times {
-			l.Points = append(l.Points, plot.Point{X: millis(t), Y: float64(m.queue[k][q.index]) / 1000})
-		}
-		p.Lines = append(p.Lines, l)
 	}
 	return Plot{"queues", p}
 }
@@ -63,25 +55,19 @@ func (r *Result) plotQueues() Plot {
 // are few and have no end, and else of all together.
 func (r *Result) plotRates() Plot {
 	p := &plot.Plot{Title: "payload", X: timeAxis, Y: plot.Axis{Label: "Gb/s"}}
-	m := r.samples
-	if n := len(m.flows); n > 0 && len(m.flows[n-1]) > 0 {
-		i := 0
-		for _, f := range r.Flows {
-			if f.Bytes != 0 || i == mostLines {
-				continue
-			}
-			got := make([]uint64, len(m.times))
-			for k := range got {
-				if i < len(m.flows[k]) {
-					got[k] = m.flows[k][i]
-				}
-			}
-			p.Lines = append(p.Lines, plot.Line{Name: fmt.Sprintf("host %d to %d", f.Src, f.Dst), Points: m.perSecond(got, 8e3), Steps: true})
-			i++
+	for i, f := range r.Flows {
+		if f.Bytes != 0 {
+			continue
 		}
-		return Plot{"rates", p}
+		x := r.Samples.Find(flowName(i), "received_bytes")
+		if x == nil {
+			break
+		}
+		p.Lines = append(p.Lines, plot.Line{Name: fmt.Sprintf("host %d to %d", f.Src, f.Dst), Points: r.Samples.Rate(x, 8e3), Steps: true})
 	}
-	p.Lines = []plot.Line{{Points: m.perSecond(m.total, 8e3), Steps: true}}
+	if len(p.Lines) == 0 {
+		p.Lines = []plot.Line{{Points: r.Samples.Rate(r.Samples.Find("", "received_bytes"), 8e3), Steps: true}}
+	}
 	return Plot{"rates", p}
 }
 
@@ -91,21 +77,8 @@ func (r *Result) plotPauses() Plot {
 		return Plot{}
 	}
 	p := &plot.Plot{Title: "pauses", X: timeAxis, Y: plot.Axis{Label: "XOFF per ms"}}
-	p.Lines = []plot.Line{{Points: r.samples.perSecond(r.samples.xoffs, 1e9), Steps: true}}
+	p.Lines = []plot.Line{{Points: r.Samples.Rate(r.Samples.Find("", "pauses"), 1e9), Steps: true}}
 	return Plot{"pauses", p}
-}
-
-// perSecond returns how fast a counter grew in each step, times a factor for
-// the unit: of 1 it is per ps.
-func (m *sampler) perSecond(counts []uint64, factor float64) (points []plot.Point) {
-	before, at := uint64(0), Time(0)
-	for k, t := range m.times {
-		if t > at {
-			points = append(points, plot.Point{X: millis(at), Y: float64(counts[k]-before) * factor / float64(t-at)})
-		}
-		before, at = counts[k], t
-	}
-	return points
 }
 
 // plotSlowdowns draws slowdowns by the sizes of flows, in groups of as many.

@@ -10,6 +10,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/gosoftroce/rocev2/fabric/network"
+	"github.com/gosoftroce/rocev2/fabric/topology"
 	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/qp"
 )
@@ -30,17 +31,25 @@ type Result struct {
 	Early      error        // what has ended the run before its end; nil: nothing
 	Unfinished []Unfinished // then: flows that have an end and have not come to it, those that have begun
 
-	samples *sampler
+	Samples *Samples // of queues, rates and more
+
+	// With Output.Record. LeftOut says what was not kept of it.
+	Ports   []Port
+	Pauses  []Pause
+	LeftOut []string
+
+	graph *topology.Graph
 }
 
 func (r *run) result(m *sampler) *Result {
 	res := &Result{Scenario: *r.s, Hosts: int(r.g.Hosts()), End: Time(r.net.Now()), Digest: r.net.Digest(),
-		Totals: r.net.Totals(), Stats: r.a.Stats(), Flows: r.flows, Queues: m.queues(), Still: m.still(), samples: m}
+		Totals: r.net.Totals(), Stats: r.a.Stats(), Flows: r.flows, Queues: m.queues(), Still: m.still(), Samples: &m.samples, graph: r.g}
 	for _, f := range r.flows {
 		if f.Bytes == 0 {
 			f.Measured = int64(f.received() - f.warm)
 		}
 	}
+	r.rec.result(res)
 	slices.SortStableFunc(res.Queues, func(a, b Queue) int { return cmp.Compare(b.Max, a.Max) })
 	return res
 }

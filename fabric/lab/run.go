@@ -25,7 +25,8 @@ type Flow struct {
 	End      Time // when it had completed; 0: not yet
 	Ideal    Time // how long it would have taken on a network without others
 	Status   ib.Status
-	Measured int64 // payload that arrived from Warm to the end, of flows without an end
+	Measured int64     // payload that arrived from Warm to the end, of flows without an end
+	Counters *Counters // with Output.Record, if no other flow had its connection
 
 	op   int
 	port uint16
@@ -56,6 +57,7 @@ type run struct {
 	op     []ib.Opcode
 	window int            // bytes, if the scenario says so; else 0
 	paths  map[int64]path // by the two hosts; only looked up
+	rec    *recorder
 
 	flows   []*Flow
 	open    int                     // flows with an end that have not come to it, or not begun
@@ -92,7 +94,7 @@ type connection struct {
 // it had come to, and Result.Unfinished says where the flows are that hang. A
 // flow of its own that fails is no error: see Flow.Status.
 func Run(ctx context.Context, s Scenario) (*Result, error) {
-	if s.Trace != nil {
+	if s.Trace != nil || s.Output.Capture.Ports != "" {
 		s.Cores = 1
 	}
 	c := cores.New(min(s.Cores, MostCores))
@@ -170,6 +172,9 @@ func newRun(s *Scenario, parallel func(int, func(int))) (*run, error) {
 	if err := r.adapters(&plan.Profile); err != nil {
 		return nil, err
 	}
+	if err := r.look(); err != nil {
+		return nil, err
+	}
 	for i := range s.Traffic {
 		rand := s.random(i)
 		if err := r.begin(&s.Traffic[i], &rand); err != nil {
@@ -177,6 +182,22 @@ func newRun(s *Scenario, parallel func(int, func(int))) (*run, error) {
 		}
 	}
 	return r, r.failures()
+}
+
+// look has those look on that want to.
+func (r *run) look() (err error) {
+	if r.rec, err = newRecorder(r); err != nil {
+		return err
+	}
+	c, err := newCapturer(r)
+	if err != nil || r.rec == nil && c == nil {
+		return err
+	}
+	var w network.Watch
+	r.rec.watch(&w)
+	c.watch(r.net, &w)
+	r.net.Watch(&w)
+	return nil
 }
 
 // random returns the randomness of a traffic. Each has its own, so that two of

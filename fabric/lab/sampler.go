@@ -1,5 +1,7 @@
 package lab
 
+import "github.com/gosoftroce/rocev2/fabric/network"
+
 // mostSamples is how many samples a run without a known end keeps: then every
 // other one is dropped, and they are taken half as often.
 const (
@@ -13,15 +15,15 @@ const (
 
 // sampler looks at a network between events, which changes nothing in it.
 type sampler struct {
-	r     *run
-	step  Time
-	most  int // samples that are kept
-	times []Time
-	ports []portRef  // all
-	queue [][]int64  // by time and port, the first mostWatched: bytes queued
-	flows [][]uint64 // by time: payload that has arrived, of the first flows without an end
-	total []uint64   // by time: of all queue pairs
-	xoffs []uint64
+	r       *run
+	step    Time
+	most    int // samples that are kept
+	samples Samples
+	ports   []portRef // all of switches
+	watched []*Series // of the first mostWatched ports
+	flows   []*Series // of the first flows without an end
+	total   *Series
+	xoffs   *Series
 
 	area []uint64 // of each port when measuring began
 	from Time
@@ -29,9 +31,6 @@ type sampler struct {
 	delivered uint64 // packets, at the last look
 	moved     Time   // when that was more than before
 }
-
-// portRef is a port of a switch.
-type portRef struct{ node, port int }
 
 func newSampler(r *run) *sampler {
 	m := &sampler{r: r, step: r.s.Every}
@@ -44,12 +43,14 @@ func newSampler(r *run) *sampler {
 		}
 	}
 	m.area = make([]uint64, len(m.ports))
-	m.most = min(max(mostNumbers/(len(m.watched())+1), fewSamples), mostSamples)
+	m.total, m.xoffs = m.samples.add("", "received_bytes", 0), m.samples.add("", "pauses", 0)
+	hosts := int(r.g.Hosts())
+	for _, p := range m.ports[:min(len(m.ports), mostWatched)] {
+		m.watched = append(m.watched, m.samples.add(portName(hosts, p.node, p.port), "queued_bytes", 0))
+	}
+	m.most = min(max(mostNumbers/(len(m.watched)+1+r.rec.numbers()), fewSamples), mostSamples)
 	return m
 }
-
-// watched returns the ports whose queues are sampled.
-func (m *sampler) watched() []portRef { return m.ports[:min(len(m.ports), mostWatched)] }
 
 // warm has measuring begin.
 func (m *sampler) warm() {
@@ -62,41 +63,48 @@ func (m *sampler) warm() {
 
 // look takes a sample.
 func (m *sampler) look(now Time) {
-	if len(m.times) == m.most {
-		m.thin()
+	if len(m.samples.Times) == m.most {
+		m.samples.thin()
+		m.step *= 2
 	}
-	m.times = append(m.times, now)
-	if d := m.r.net.Totals().Delivered; d != m.delivered {
+	totals := m.r.net.Totals()
+	if d := totals.Delivered; d != m.delivered {
 		m.delivered, m.moved = d, now
 	}
-	row := make([]int64, len(m.watched()))
-	for i, p := range m.watched() {
-		port := m.r.net.Port(p.node, p.port)
-		for c := range 8 {
-			row[i] += port.Queued(c)
-		}
+	m.lookAtFlows()
+	for i, q := range m.watched {
+		q.Values = append(q.Values, queued(m.r.net.Port(m.ports[i].node, m.ports[i].port)))
 	}
-	m.queue = append(m.queue, row)
-	var got []uint64
-	for _, f := range m.r.flows {
-		if f.Bytes == 0 && len(got) < mostLines {
-			got = append(got, f.received())
-		}
-	}
-	m.flows = append(m.flows, got)
-	m.total = append(m.total, m.r.a.Stats().RxBytes)
-	m.xoffs = append(m.xoffs, m.r.net.Totals().XOFFs)
+	m.total.Values = append(m.total.Values, int64(m.r.a.Stats().RxBytes))
+	m.xoffs.Values = append(m.xoffs.Values, int64(totals.XOFFs))
+	m.r.rec.look(&m.samples, m.r.flows)
+	m.samples.Times = append(m.samples.Times, now)
 }
 
-// thin drops every other sample.
-func (m *sampler) thin() {
-	half := len(m.times) / 2
-	for i := range half {
-		k := 2*i + 1
-		m.times[i], m.queue[i], m.flows[i], m.total[i], m.xoffs[i] = m.times[k], m.queue[k], m.flows[k], m.total[k], m.xoffs[k]
+// lookAtFlows notes what has arrived of the first flows without an end.
+func (m *sampler) lookAtFlows() {
+	n := 0
+	for i, f := range m.r.flows {
+		if n == mostLines {
+			return
+		}
+		if f.Bytes != 0 {
+			continue
+		}
+		if n == len(m.flows) {
+			m.flows = append(m.flows, m.samples.add(flowName(i), "received_bytes", 0))
+		}
+		m.flows[n].Values = append(m.flows[n].Values, int64(f.received()))
+		n++
 	}
-	m.times, m.queue, m.flows, m.total, m.xoffs = m.times[:half], m.queue[:half], m.flows[:half], m.total[:half], m.xoffs[:half]
-	m.step *= 2
+}
+
+// queued returns what waits for a port of a switch, all classes together.
+func queued(port network.Port) (sum int64) {
+	for c := range network.NumClasses {
+		sum += port.Queued(c)
+	}
+	return sum
 }
 
 // stillFor is for how long no packet arrives in a network that stands still:
@@ -126,7 +134,6 @@ func (m *sampler) still() Time {
 type Queue struct {
 	Node, Port int   // the node is the number of hosts + that of the switch
 	Mean, Max  int64 // bytes on the wire, since Warm
-	index      int   // of the sampler
 }
 
 // queues returns the queues of all ports that ever had one, the longest first.
@@ -134,7 +141,7 @@ func (m *sampler) queues() (all []Queue) {
 	while := uint64(Time(m.r.net.Now()) - m.from)
 	for i, p := range m.ports {
 		port := m.r.net.Port(p.node, p.port)
-		q := Queue{Node: p.node, Port: p.port, Max: port.Queues().MaxBytes, index: i}
+		q := Queue{Node: p.node, Port: p.port, Max: port.Queues().MaxBytes}
 		if while > 0 {
 			q.Mean = scaled(port.Area()-m.area[i], 1<<20, while)
 		}

@@ -36,6 +36,7 @@ type Scenario struct {
 	Adapter  Adapter
 	Traffic  []Traffic
 	Failures []Failure `toml:"failure"`
+	Output   Output
 
 	// Trace, if it is not nil, gets what the queue pairs of the hosts
 	// decide. The network is then one part, whatever Cores says.

@@ -7,12 +7,12 @@ import "github.com/gosoftroce/rocev2/fabric/event"
 // network of several parts they are called by several goroutines at once, but
 // by one for each node (Network.PartOf).
 type Watch struct {
-	// Arrived is told of each packet, and each pause frame, when it has come
-	// to the far end of its cable: Sight.Node and Port are those that it has
-	// come to. At and Arrives are both now.
+	// Arrived is told of each packet, and each pause frame, when it has
+	// come to the far end of its cable: Sight.Node and Port are those that
+	// it has come to. At and Arrives are both now.
 	Arrived func(Sight)
-	// Paused is told that a port must send nothing of a set of classes from
-	// now on, and all else.
+	// Paused is told that a port must send nothing of a set of classes
+	// from now on, and all else.
 	Paused func(at Time, node, port int, classes uint8)
 	// Dropped is told of each packet that is dropped, with the port where:
 	// the one whose queue or cable it was for, or, where the switch has
