@@ -6,21 +6,25 @@ import (
 	"os"
 )
 
-// traceFile is the file of --trace. It keeps the first error, for the end.
+// traceFile is the file of --trace, or of a flag like it. It keeps the first
+// error, for the end.
 type traceFile struct {
+	flag string
 	file *os.File
 	err  error
 }
 
-func createTrace(name string) (*traceFile, error) {
+func createTrace(name string) (*traceFile, error) { return createFile("--trace", name) }
+
+func createFile(flag, name string) (*traceFile, error) {
 	if name == "" {
-		return nil, usagef("--trace has no file: name one")
+		return nil, usagef("%s has no file: name one", flag)
 	}
 	f, err := os.Create(name)
 	if err != nil {
-		return nil, fmt.Errorf("--trace: %w", err)
+		return nil, fmt.Errorf("%s: %w", flag, err)
 	}
-	return &traceFile{file: f}, nil
+	return &traceFile{flag: flag, file: f}, nil
 }
 
 func (t *traceFile) Write(b []byte) (n int, err error) {
@@ -37,7 +41,7 @@ func (t *traceFile) close() error {
 		return nil
 	}
 	if err := errors.Join(t.err, t.file.Close()); err != nil {
-		return fmt.Errorf("--trace %s: the file is not complete: %w", t.file.Name(), err)
+		return fmt.Errorf("%s %s: the file is not complete: %w", t.flag, t.file.Name(), err)
 	}
 	return nil
 }

@@ -70,6 +70,9 @@ func (r *Result) Rate(f *Flow) Rate {
 	return Rate(scaled(uint64(f.Measured)*8, 1e12, uint64(while)))
 }
 
+// Op returns the operation by which the flow's bytes go: write, send or read.
+func (f *Flow) Op() string { return operations[f.op] }
+
 // Rates returns the payload rates of all flows without an end, their sum, and
 // Jain's index of fairness: 1 if they are all equal, 1/n if one has all.
 func (r *Result) Rates() (rates []Rate, sum Rate, jain float64) {

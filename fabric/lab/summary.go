@@ -5,37 +5,38 @@ import "fmt"
 // Summary is a result in numbers, for programs: as JSON its names say the
 // units. It is a fact of the code, as the result is.
 type Summary struct {
-	Scenario    string  `json:"scenario"`
-	Seed        uint64  `json:"seed"`
-	Hosts       int     `json:"hosts"`
-	VirtualUs   float64 `json:"virtual_us"`
-	Events      uint64  `json:"events"`
-	Digest      string  `json:"digest"`
-	Early       string  `json:"ended_early,omitempty"`    // why the run has ended before its end
-	StillSince  float64 `json:"still_since_us,omitempty"` // since when the network stands still at the end
-	Completed   int     `json:"flows_completed"`          // of those with an end
-	Failed      int     `json:"flows_failed"`
-	Unfinished  int     `json:"flows_unfinished"` // begun, and not at their end
-	LastUs      float64 `json:"last_us"`          // when the last of the completed was
-	Slowdown    Spread  `json:"slowdown"`         // of the completed
-	Bands       []Band  `json:"slowdown_by_size,omitempty"`
-	Rate        float64 `json:"rate_gbps"` // payload of all flows without an end, since warm
-	Jain        float64 `json:"jain"`      // index of their rates
-	Sent        uint64  `json:"packets_sent"`
-	Delivered   uint64  `json:"packets_delivered"`
-	Dropped     uint64  `json:"packets_dropped"`
-	Hops        uint64  `json:"hops"`
-	Marks       uint64  `json:"marks"`
-	Pauses      uint64  `json:"pauses"`
-	Retransmits uint64  `json:"packets_sent_again"`
-	Repairs     uint64  `json:"repairs"`
-	Probes      uint64  `json:"probes"`
-	Timeouts    uint64  `json:"timeouts"`
-	CNPs        uint64  `json:"notifications"`
-	WindowCuts  uint64  `json:"window_cuts"`
-	RateCuts    uint64  `json:"rate_cuts"`
-	LongestByte int64   `json:"longest_queue_bytes"`
-	LongestName string  `json:"longest_queue,omitempty"`
+	Scenario    string   `json:"scenario"`
+	Seed        uint64   `json:"seed"`
+	Hosts       int      `json:"hosts"`
+	VirtualUs   float64  `json:"virtual_us"`
+	Events      uint64   `json:"events"`
+	Digest      string   `json:"digest"`
+	Early       string   `json:"ended_early,omitempty"`    // why the run has ended before its end
+	StillSince  float64  `json:"still_since_us,omitempty"` // since when the network stands still at the end
+	Completed   int      `json:"flows_completed"`          // of those with an end
+	Failed      int      `json:"flows_failed"`
+	Unfinished  int      `json:"flows_unfinished"` // begun, and not at their end
+	LastUs      float64  `json:"last_us"`          // when the last of the completed was
+	Slowdown    Spread   `json:"slowdown"`         // of the completed
+	Bands       []Band   `json:"slowdown_by_size,omitempty"`
+	Rate        float64  `json:"rate_gbps"` // payload of all flows without an end, since warm
+	Jain        float64  `json:"jain"`      // index of their rates
+	Sent        uint64   `json:"packets_sent"`
+	Delivered   uint64   `json:"packets_delivered"`
+	Dropped     uint64   `json:"packets_dropped"`
+	Hops        uint64   `json:"hops"`
+	Marks       uint64   `json:"marks"`
+	Pauses      uint64   `json:"pauses"`
+	Retransmits uint64   `json:"packets_sent_again"`
+	Repairs     uint64   `json:"repairs"`
+	Probes      uint64   `json:"probes"`
+	Timeouts    uint64   `json:"timeouts"`
+	CNPs        uint64   `json:"notifications"`
+	WindowCuts  uint64   `json:"window_cuts"`
+	RateCuts    uint64   `json:"rate_cuts"`
+	LongestByte int64    `json:"longest_queue_bytes"`
+	LongestName string   `json:"longest_queue,omitempty"`
+	LeftOut     []string `json:"left_out,omitempty"` // what was not recorded
 }
 
 // Band is the slowdown of flows of some sizes.
@@ -52,7 +53,7 @@ func (r *Result) Summary() Summary {
 		VirtualUs: r.End.us(), Events: t.Events, Digest: fmt.Sprintf("%016x", r.Digest), StillSince: r.Still.us(),
 		Unfinished: len(r.Unfinished), Sent: t.Sent, Delivered: t.Delivered, Dropped: t.Dropped(), Hops: t.Hops, Marks: t.Marks, Pauses: t.XOFFs,
 		Retransmits: st.Retransmits, Repairs: st.Repairs, Probes: st.Probes, Timeouts: st.Timeouts,
-		CNPs: st.CNPsReceived, WindowCuts: st.WindowCuts, RateCuts: st.RateCuts,
+		LeftOut: r.LeftOut, CNPs: st.CNPsReceived, WindowCuts: st.WindowCuts, RateCuts: st.RateCuts,
 	}
 	if r.Early != nil {
 		s.Early = r.Early.Error()

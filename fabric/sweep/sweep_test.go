@@ -185,7 +185,8 @@ func TestInterval(t *testing.T) {
 			t.Errorf("of %d numbers %d are left out at each end, want %d", n, got, want)
 		}
 	}
-	if got := interval([]float64{3, 1, 2, 9, 8, 7}); got != "1 to 9" {
+	m := newMeasure("x", []float64{3, 1, 2, 9, 8, 7})
+	if got := m.Interval(); got != "1 to 9" {
 		t.Errorf("the interval is %s", got)
 	}
 	if got := median([]float64{4, 1, 3, 2}); got != 2.5 {

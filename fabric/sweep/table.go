@@ -42,49 +42,66 @@ type group struct {
 	runs map[uint64]*lab.Summary
 }
 
-// Table writes what the runs have come to: for each combination of settings the
-// median over the seeds of each measure, with the interval that holds the
-// median of all seeds with 95 % confidence. With more than one combination it
-// then compares each with the first, seed by seed: the median of the ratios.
-// Runs that could not be played, or have ended early, are named.
-func Table(w io.Writer, records []*Record) error {
-	groups, wrong := grouped(records)
-	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	for _, g := range groups {
-		fmt.Fprintf(tab, "%s: %d runs\tmedian\t95 %%\n", g.name, len(g.runs))
-		for _, m := range measures {
-			var all []float64
-			for _, s := range g.runs {
-				all = append(all, m.of(s))
-			}
-			if used(groups, m.of) && len(all) > 0 {
-				fmt.Fprintf(tab, "  %s\t%s\t%s\n", m.name, number(median(all)), interval(all))
-			}
-		}
-	}
-	for _, g := range groups[min(1, len(groups)):] {
-		writeRatios(tab, groups[0], g)
-	}
-	if err := tab.Flush(); err != nil {
-		return err
-	}
-	for _, text := range wrong {
-		if _, err := fmt.Fprintln(w, text); err != nil {
-			return err
-		}
-	}
-	return nil
+// Group is the runs of one combination of settings. Measures that are 0 in all
+// runs of all groups are left out.
+type Group struct {
+	Name     string
+	Runs     int
+	Measures []Measure
+	Pairs    int       // runs that have a seed in common with the first group; 0 of itself
+	Ratios   []Measure // to those runs of the first group
 }
 
-// writeRatios compares a group with the first, by the seeds that both have.
-func writeRatios(w io.Writer, first, g *group) {
-	n := 0
+// Measure is a number that was measured in several runs.
+type Measure struct {
+	Name      string
+	Values    []float64 // sorted
+	Median    float64
+	Low, High float64 // the median of all seeds lies between with 95 % confidence, if Known
+	Known     bool    // fewer than six runs tell nothing of that
+}
+
+func newMeasure(name string, values []float64) Measure {
+	m := Measure{Name: name, Values: values, Median: median(values)}
+	if k := outside(len(values)); k >= 0 {
+		m.Low, m.High, m.Known = values[k], values[len(values)-1-k], true
+	}
+	return m
+}
+
+// Compare returns what the runs have come to, by their settings, and what is to
+// be said of runs that could not be played, or have ended early. The median over
+// the seeds of each measure is a fact of the runs alone. With more than one
+// group each is compared with the first, seed by seed: by the median of the
+// ratios.
+func Compare(records []*Record) (all []Group, notes []string) {
+	groups, notes := grouped(records)
+	for i, g := range groups {
+		x := Group{Name: g.name, Runs: len(g.runs)}
+		for _, m := range measures {
+			var values []float64
+			for _, s := range g.runs {
+				values = append(values, m.of(s))
+			}
+			if used(groups, m.of) && len(values) > 0 {
+				x.Measures = append(x.Measures, newMeasure(m.name, values))
+			}
+		}
+		if i > 0 {
+			x.compare(groups[0], g)
+		}
+		all = append(all, x)
+	}
+	return all, notes
+}
+
+// compare compares a group with the first, by the seeds that both have.
+func (x *Group) compare(first, g *group) {
 	for seed := range g.runs {
 		if first.runs[seed] != nil {
-			n++
+			x.Pairs++
 		}
 	}
-	fmt.Fprintf(w, "%s\n  / %s: %d pairs\tmedian\t95 %%\n", g.name, first.name, n)
 	for _, m := range measures {
 		var ratios []float64
 		for seed, s := range g.runs {
@@ -93,9 +110,41 @@ func writeRatios(w io.Writer, first, g *group) {
 			}
 		}
 		if len(ratios) > 0 {
-			fmt.Fprintf(w, "  %s\t%.3f\t%s\n", m.name, median(ratios), interval(ratios))
+			x.Ratios = append(x.Ratios, newMeasure(m.name, ratios))
 		}
 	}
+}
+
+// Table writes what Compare returns: for each combination of settings the
+// median of each measure, with the interval that holds the median of all seeds
+// with 95 % confidence, and then the comparisons with the first. Runs that
+// could not be played, or have ended early, are named.
+func Table(w io.Writer, records []*Record) error {
+	groups, notes := Compare(records)
+	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, g := range groups {
+		fmt.Fprintf(tab, "%s: %d runs\tmedian\t95 %%\n", g.Name, g.Runs)
+		for i := range g.Measures {
+			m := &g.Measures[i]
+			fmt.Fprintf(tab, "  %s\t%s\t%s\n", m.Name, Number(m.Median), m.Interval())
+		}
+	}
+	for _, g := range groups[min(1, len(groups)):] {
+		fmt.Fprintf(tab, "%s\n  / %s: %d pairs\tmedian\t95 %%\n", g.Name, groups[0].Name, g.Pairs)
+		for i := range g.Ratios {
+			m := &g.Ratios[i]
+			fmt.Fprintf(tab, "  %s\t%.3f\t%s\n", m.Name, m.Median, m.Interval())
+		}
+	}
+	if err := tab.Flush(); err != nil {
+		return err
+	}
+	for _, text := range notes {
+		if _, err := fmt.Fprintln(w, text); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // grouped returns the runs by their settings, in the order of the plan, and
@@ -149,8 +198,8 @@ func used(groups []*group, of func(*lab.Summary) float64) bool {
 	return false
 }
 
-// number writes a number with the digits that say something.
-func number(v float64) string {
+// Number writes a number with the digits that say something.
+func Number(v float64) string {
 	if v == float64(int64(v)) {
 		return fmt.Sprintf("%d", int64(v))
 	}
@@ -164,16 +213,14 @@ func median(v []float64) float64 {
 	return (v[(n-1)/2] + v[n/2]) / 2
 }
 
-// interval sorts the numbers, and writes the interval in which the median of
-// what they are drawn from lies with at least 95 % confidence, by the binomial
-// distribution of how many are below it. Fewer than six tell none.
-func interval(v []float64) string {
-	slices.Sort(v)
-	k := outside(len(v))
-	if k < 0 {
+// Interval writes the interval in which the median of what the values are drawn
+// from lies with at least 95 % confidence, by the binomial distribution of how
+// many are below it. Fewer than six values tell none.
+func (m *Measure) Interval() string {
+	if !m.Known {
 		return "-"
 	}
-	return number(v[k]) + " to " + number(v[len(v)-1-k])
+	return Number(m.Low) + " to " + Number(m.High)
 }
 
 // outside returns how many of n numbers may be left out at each end, so that

@@ -3,6 +3,7 @@ package dissect
 import (
 	"bufio"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 )
@@ -38,18 +39,58 @@ func (w *Writer) write(kind uint32, b []byte) error {
 	return err
 }
 
+// Options of an interface.
+const (
+	ngOptionComment = 1
+	ngOptionName    = 2
+)
+
+// Interface describes the interface that frames of a link type are from, before
+// the first of them: its name, a comment, and the most bytes that are captured
+// of a frame, 0 without a limit. Texts that are empty are left out.
+func (w *Writer) Interface(link LinkType, name, comment string, snap int) error {
+	if _, known := w.interfaces[link]; known {
+		return errors.New("the interface is described already")
+	}
+	w.interfaces[link] = uint32(len(w.interfaces))
+	le := binary.LittleEndian
+	b := le.AppendUint32(w.block[:0], uint32(link))
+	b = le.AppendUint32(b, uint32(snap))
+	for _, o := range []struct {
+		code uint16
+		text string
+	}{{ngOptionComment, comment}, {ngOptionName, name}} {
+		if o.text == "" {
+			continue
+		}
+		if len(o.text) > maxText {
+			return fmt.Errorf("a text of %d bytes is too long for an interface", len(o.text))
+		}
+		b = le.AppendUint16(b, o.code)
+		b = le.AppendUint16(b, uint16(len(o.text)))
+		b = pad(append(b, o.text...))
+	}
+	b = append(b, ngOptionTSResol, 0, 1, 0, 9, 0, 0, 0) // time stamps in nanoseconds
+	b = le.AppendUint32(b, ngOptionEnd)
+	w.block = b
+	return w.write(ngIDB, b)
+}
+
+const maxText = 1 << 12 // of an option, in bytes
+
+// pad fills a block up to a multiple of 4 bytes.
+func pad(b []byte) []byte {
+	for len(b)&3 != 0 {
+		b = append(b, 0)
+	}
+	return b
+}
+
 // Write writes a frame.
 func (w *Writer) Write(f *Frame) error {
 	le := binary.LittleEndian
-	id, known := w.interfaces[f.Link]
-	if !known {
-		id = uint32(len(w.interfaces))
-		w.interfaces[f.Link] = id
-		b := le.AppendUint32(w.block[:0], uint32(f.Link))
-		b = le.AppendUint32(b, 0)             // no limit of the length
-		b = append(b, 9, 0, 1, 0, 9, 0, 0, 0) // time stamps in nanoseconds
-		b = le.AppendUint32(b, 0)             // end of options
-		if err := w.write(ngIDB, b); err != nil {
+	if _, known := w.interfaces[f.Link]; !known {
+		if err := w.Interface(f.Link, "", "", 0); err != nil {
 			return err
 		}
 	}
@@ -57,17 +98,13 @@ func (w *Writer) Write(f *Frame) error {
 		return fmt.Errorf("a frame of %d bytes does not fit a capture", len(f.Data))
 	}
 	stamp := uint64(f.Time.UnixNano())
-	b := le.AppendUint32(w.block[:0], id)
+	b := le.AppendUint32(w.block[:0], w.interfaces[f.Link])
 	b = le.AppendUint32(b, uint32(stamp>>32))
 	b = le.AppendUint32(b, uint32(stamp))
 	b = le.AppendUint32(b, uint32(len(f.Data)))
 	b = le.AppendUint32(b, uint32(max(f.Length, len(f.Data))))
-	b = append(b, f.Data...)
-	for len(b)&3 != 0 {
-		b = append(b, 0)
-	}
-	w.block = b
-	return w.write(ngEnhanced, b)
+	w.block = pad(append(b, f.Data...))
+	return w.write(ngEnhanced, w.block)
 }
 
 // Flush writes out what is buffered, and returns the first error.

@@ -1,0 +1,150 @@
+package record
+
+import (
+	"encoding/binary"
+	"io"
+	"time"
+
+	"github.com/gosoftroce/rocev2/fabric/lab"
+	"github.com/gosoftroce/rocev2/observe/dissect"
+	"github.com/gosoftroce/rocev2/rocev2"
+)
+
+// DefaultSnap is how many bytes of a frame a Pcap has by default: all headers,
+// and some payload.
+const DefaultSnap = 128
+
+// MostPackets is how many packets a Pcap takes.
+const MostPackets = 1 << 20
+
+// Pcap writes the packets that pass a port as pcapng, with the headers of
+// Ethernet, IPv4, UDP and RoCEv2. There are no bytes of payload in a simulated
+// network: a capture has zeros in their place, up to its snapshot length. It
+// never has the ICRC, which nobody has computed: each frame ends before it, as
+// if the snapshot length had cut it off, and says how long it was on the wire.
+// Times begin with 1970 at the beginning of the run. A pause frame is a MAC
+// control frame (IEEE 802.1Qbb).
+type Pcap struct {
+	w     *dissect.Writer
+	hosts int
+	snap  int
+	frame []byte
+	left  int // packets that may come
+	more  uint64
+	err   error
+}
+
+const pcapComment = "a simulated network: payload is zeros, and the ICRC is not captured, because nobody has computed it"
+
+// NewPcap begins the capture of a port of a network with so many hosts. snap is
+// the most bytes of a frame that it has; 0: all but the ICRC.
+func NewPcap(w io.Writer, port string, hosts, snap int) (*Pcap, error) {
+	p := &Pcap{w: dissect.NewWriter(w), hosts: hosts, snap: snap, left: MostPackets}
+	return p, p.w.Interface(dissect.LinkEthernet, port, pcapComment, snap)
+}
+
+const (
+	ethernetLen = 14
+	ipv4Len     = 20
+	udpLen      = 8
+	headersLen  = ethernetLen + ipv4Len + udpLen
+	leastFrame  = 60 // without its FCS
+)
+
+var be = binary.BigEndian
+
+// Take writes a packet. An error shows in Close.
+func (p *Pcap) Take(x *lab.Packet) {
+	if p.left == 0 {
+		p.more++
+		return
+	}
+	p.left--
+	f := dissect.Frame{Time: time.Unix(0, int64(x.At/1000)).UTC(), Link: dissect.LinkEthernet}
+	b := p.frame[:0]
+	if x.Pause {
+		b = append(b, 0x01, 0x80, 0xc2, 0, 0, 1)
+		b = p.mac(b, x.From.Node, x.From.Port)
+		b = be.AppendUint16(b, 0x8808)
+		b = be.AppendUint16(b, 0x0101)
+		b = be.AppendUint16(b, uint16(x.Mask))
+		for class := range 8 {
+			b = be.AppendUint16(b, 0xffff*uint16(x.Off>>class&1)) // quanta of 512 bits
+		}
+		b = fill(b, leastFrame)
+		f.Length = len(b)
+	} else {
+		b = p.mac(b, x.To.Node, x.To.Port)
+		b = p.mac(b, x.From.Node, x.From.Port)
+		b = be.AppendUint16(b, 0x0800)
+		b = appendHeaders(b, x)
+		b = append(b, x.Data[:min(len(x.Data), x.Length)]...)
+		to := headersLen + x.Length
+		if p.snap > 0 {
+			to = min(to, p.snap)
+		}
+		b = fill(b, to)
+		f.Length = max(headersLen+x.Length+rocev2.ICRCLen, leastFrame)
+	}
+	p.frame = b
+	if p.snap > 0 {
+		b = b[:min(len(b), p.snap)]
+	}
+	f.Data = b
+	if err := p.w.Write(&f); err != nil && p.err == nil {
+		p.err = err
+	}
+}
+
+// mac appends the address of a port, which is administered locally.
+func (p *Pcap) mac(b []byte, node, port int) []byte {
+	if node < p.hosts {
+		return be.AppendUint32(be.AppendUint16(b, 0x0200), uint32(node))
+	}
+	return be.AppendUint16(be.AppendUint32(b, 0x02010000|uint32(node-p.hosts)&0xffff), uint16(port))
+}
+
+// appendHeaders appends those of IPv4 and UDP. There is no UDP checksum, as in
+// packets of adapters.
+func appendHeaders(b []byte, x *lab.Packet) []byte {
+	udp := udpLen + x.Length + rocev2.ICRCLen
+	start := len(b)
+	b = append(b, 0x45, x.TrafficClass)
+	b = be.AppendUint16(b, uint16(ipv4Len+udp))
+	b = append(b, 0, 0, 0x40, 0, x.HopLimit, 17, 0, 0)
+	b = append(b, x.Src.AsSlice()...)
+	b = append(b, x.Dst.AsSlice()...)
+	sum := uint32(0)
+	for i := start; i < len(b); i += 2 {
+		sum += uint32(be.Uint16(b[i:]))
+	}
+	for sum > 0xffff {
+		sum = sum&0xffff + sum>>16
+	}
+	be.PutUint16(b[start+10:], ^uint16(sum))
+	b = be.AppendUint16(b, x.SrcPort)
+	b = be.AppendUint16(b, rocev2.UDPPort)
+	b = be.AppendUint16(b, uint16(udp))
+	return append(b, 0, 0)
+}
+
+// fill appends zeros up to a length.
+func fill(b []byte, to int) []byte {
+	for len(b) < to {
+		b = append(b, make([]byte, min(to-len(b), 4096))...)
+	}
+	return b
+}
+
+// LeftOut returns how many packets have come after MostPackets, and are not in
+// the capture.
+func (p *Pcap) LeftOut() uint64 { return p.more }
+
+// Close writes what is still in memory, and returns the first error. It does
+// not close what it writes to.
+func (p *Pcap) Close() error {
+	if err := p.w.Flush(); p.err == nil {
+		p.err = err
+	}
+	return p.err
+}
