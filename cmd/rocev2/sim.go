@@ -1,8 +1,6 @@
 package main
 
 import (
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -16,7 +14,6 @@ import (
 
 	"github.com/gosoftroce/rocev2/fabric/lab"
 	"github.com/gosoftroce/rocev2/internal/tomllines"
-	"github.com/gosoftroce/rocev2/qp/trace"
 )
 
 // simFlags are what a user may change of a scenario, and where results go.
@@ -25,6 +22,7 @@ type simFlags struct {
 	out   string
 	trace string
 	cores int
+	files outputFlags
 	print bool
 
 	failures bool // flows may fail
@@ -47,8 +45,9 @@ A scenario is one of these names, or a TOML file:
   ` + strings.Join(lab.Names(), ", ") + `
 A file that has one of the names is named by its path, as ./incast.
 
---print shows the file of a name, to begin one's own with. --out writes the
-result and plots of queues, rates, pauses and completion times as SVG.
+--print shows the file of a name, to begin one's own with. --out writes a report
+as HTML, the result as text, JSON and tables (CSV), and plots as SVG; --pcap also
+captures of ports, for Wireshark and rocev2 dump, and --perfetto a trace.
 A run that is interrupted, or comes to its limit, writes what it has come to, and
 which flows hang and where. The exit status is 1 then, and where flows have
 failed, unless --allow-failures is set.
@@ -78,7 +77,8 @@ docs/fabric.md explains what there is to be seen.`,
 	fs := cmd.Flags()
 	fs.Uint64Var(&f.seed, "seed", 0, "of all that is random, instead of the scenario's")
 	fs.IntVar(&f.cores, "cores", 1, "`number` of parts of the network that run at the same time, instead of the scenario's")
-	fs.StringVar(&f.out, "out", "", "write result.txt, scenario.toml and plots into this `directory`")
+	fs.StringVar(&f.out, "out", "", "write report.html, summary.json, tables as CSV, plots, result.txt and scenario.toml into this `directory`")
+	f.files.register(fs)
 	fs.StringVar(&f.trace, "trace", "", "write what each queue pair decides to `FILE`: packets sent and lost and why, windows, rates; ui.perfetto.dev shows it; the run takes one core")
 	fs.BoolVar(&f.progress, "progress", false, "show on standard error how far a long run is, also where that is no terminal")
 	fs.BoolVar(&f.failures, "allow-failures", false, "the exit status is 0 though flows have failed")
@@ -221,25 +221,15 @@ func withSeed(text []byte, seed uint64) []byte {
 // simulate plays a scenario, and writes what came out, also where the run has
 // ended early. wrong says where the scenario is from, if it has failed.
 func (f *simFlags) simulate(cmd *cobra.Command, io streams, s lab.Scenario, text []byte, wrong func(error) error) error {
-	if f.out != "" { // what cannot be written shows before the run
-		if err := os.MkdirAll(f.out, 0o777); err != nil {
-			return fmt.Errorf("--out: %w", err)
-		}
-		if err := os.WriteFile(filepath.Join(f.out, "scenario.toml"), text, 0o666); err != nil {
-			return fmt.Errorf("--out: %w", err)
-		}
-	}
-	var file *traceFile
-	if cmd.Flags().Changed("trace") {
-		var err error
-		if file, err = createTrace(f.trace); err != nil {
-			return err
-		}
+	o, err := f.outputs(cmd, &s, text)
+	if err != nil {
+		return err
 	}
 	began := time.Now()
 	shown := newProgress(io, f.progress)
 	s.Progress = simProgress(shown, s.Name)
-	r, failed := play(cmd.Context(), s, file)
+	r, failed := lab.Run(cmd.Context(), s)
+	failed = errors.Join(failed, o.closeStreams())
 	shown.clear()
 	if failed != nil {
 		failed = wrong(failed)
@@ -248,13 +238,11 @@ func (f *simFlags) simulate(cmd *cobra.Command, io streams, s lab.Scenario, text
 		return failed
 	}
 	took := time.Since(began)
-	err := f.write(io.out, r)
+	err = f.write(io.out, r)
 	if n := r.Totals.Events; n > 0 {
 		fmt.Fprintf(io.err, "played in %v, %v an event\n", took.Round(time.Millisecond), took/time.Duration(n))
 	}
-	if f.out != "" {
-		err = errors.Join(err, writeResult(r, f.out))
-	}
+	err = errors.Join(err, o.write(r, io.err))
 	if _, n, _ := r.Done(); failed == nil && n > 0 && !f.failures {
 		failed = wrong(fmt.Errorf("%d flows have failed; with --allow-failures that is no error", n))
 	}
@@ -264,9 +252,7 @@ func (f *simFlags) simulate(cmd *cobra.Command, io streams, s lab.Scenario, text
 // write writes a result.
 func (f *simFlags) write(w io.Writer, r *lab.Result) error {
 	if f.json {
-		e := json.NewEncoder(w)
-		e.SetIndent("", "  ")
-		return e.Encode(r.Summary())
+		return writeSummary(w, r)
 	}
 	_, err := r.WriteTo(w)
 	return err
@@ -294,33 +280,4 @@ func simProgress(p *progress, name string) func(lab.Progress) {
 			return text
 		})
 	}
-}
-
-// play plays a scenario, and writes the trace if there is a file for it.
-func play(ctx context.Context, s lab.Scenario, file *traceFile) (*lab.Result, error) {
-	if file == nil {
-		return lab.Run(ctx, s)
-	}
-	w := trace.NewWriter(file)
-	s.Trace = func(at time.Duration, host int, e *trace.Event) { w.Write(at, fmt.Sprintf("host %d", host), e) }
-	r, err := lab.Run(ctx, s)
-	w.Close() // the file has its error
-	return r, errors.Join(err, file.close())
-}
-
-// writeResult writes a result and its plots into a directory.
-func writeResult(r *lab.Result, dir string) (err error) {
-	write := func(name string, to func(io.Writer) error) {
-		f, e := os.Create(filepath.Join(dir, name))
-		if e == nil {
-			e = errors.Join(to(f), f.Close())
-		}
-		err = errors.Join(err, e)
-	}
-	write("result.json", func(w io.Writer) error { return (&simFlags{json: true}).write(w, r) })
-	write("result.txt", func(w io.Writer) error { _, err := r.WriteTo(w); return err })
-	for _, p := range r.Plots() {
-		write(p.Name+".svg", p.WriteSVG)
-	}
-	return err
 }

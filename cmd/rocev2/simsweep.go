@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/gosoftroce/rocev2/fabric/lab"
+	htmlreport "github.com/gosoftroce/rocev2/fabric/report"
 	"github.com/gosoftroce/rocev2/fabric/sweep"
 )
 
@@ -75,7 +76,7 @@ func (f *simFlags) manyRuns(cmd *cobra.Command, io streams, p *sweep.Plan) error
 		}
 		p.Seeds = []uint64{f.seed}
 	}
-	for _, name := range []string{"trace", "print", "cores"} {
+	for _, name := range []string{"trace", "print", "cores", "pcap", "snap", "perfetto"} {
 		if cmd.Flags().Changed(name) {
 			return usagef("--%s is for one run, and there are %d: leave it out, or --seeds and the further values of --set", name, len(p.Runs(1, 1)))
 		}
@@ -148,7 +149,7 @@ func (f *simFlags) sweep(ctx context.Context, io streams, p *sweep.Plan) error {
 	if played != nil {
 		played = fmt.Errorf("%d of %d runs have been played; with the same --out the same command goes on: %w", len(have), len(runs), played)
 	}
-	return errors.Join(played, f.report(io.out, have))
+	return errors.Join(played, f.report(io.out, have), f.writeReport(p.Name, p.Text, have))
 }
 
 // line writes the record of a run, with --json.
@@ -156,6 +157,17 @@ func (f *simFlags) line(w io.Writer, r *sweep.Record) {
 	if f.json {
 		json.NewEncoder(w).Encode(r)
 	}
+}
+
+// writeReport writes the report of many runs into the directory of --out, if
+// there is one.
+func (f *simFlags) writeReport(name string, text []byte, records []*sweep.Record) error {
+	if f.out == "" {
+		return nil
+	}
+	return writeFile(filepath.Join(f.out, reportFile), func(w io.Writer) error {
+		return htmlreport.WriteSweep(w, name, text, records, []string{runsFile, scenarioFile})
+	})
 }
 
 // report writes the table, unless the output is records, and says what has
@@ -187,6 +199,9 @@ func (f *simFlags) records(p *sweep.Plan) ([]*sweep.Record, io.WriteCloser, erro
 		return nil, nil, fmt.Errorf("--out: %w", err)
 	}
 	name := filepath.Join(f.out, runsFile)
+	if exists(f.out, summaryFile) {
+		return nil, nil, fmt.Errorf("--out: %s has the result of one run (%s): name another directory", f.out, summaryFile)
+	}
 	file, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o666)
 	if err != nil {
 		return nil, nil, fmt.Errorf("--out: %w", err)
@@ -258,11 +273,40 @@ func (f *simFlags) mergeRuns(out io.Writer, names []string) error {
 	for _, r := range all {
 		f.line(out, r)
 	}
-	err = f.report(out, all)
+	err = errors.Join(f.report(out, all), f.mergedReport(names[0], all))
 	if of := all[0].Of; len(all) < of {
 		err = errors.Join(err, fmt.Errorf("--merge: of %d runs there are %d: a shard is missing, or has not played all", of, len(all)))
 	}
 	return err
+}
+
+// mergedReport writes the report of runs that were put together into the
+// directory of --out, if there is one. The scenario is that beside the first of
+// the results.
+func (f *simFlags) mergedReport(first string, records []*sweep.Record) error {
+	if f.out == "" {
+		return nil
+	}
+	if st, err := os.Stat(first); err != nil || !st.IsDir() {
+		first = filepath.Dir(first)
+	}
+	text, err := os.ReadFile(filepath.Join(first, scenarioFile))
+	if err != nil {
+		return fmt.Errorf("--merge: the report shows the scenario: %w", err)
+	}
+	s, err := lab.Parse(text)
+	if err != nil {
+		return fmt.Errorf("--merge: %s: %w", filepath.Join(first, scenarioFile), err)
+	}
+	if s.Name == "" {
+		s.Name = filepath.Base(first)
+	}
+	if err := os.MkdirAll(f.out, 0o777); err != nil {
+		return fmt.Errorf("--out: %w", err)
+	}
+	return writeFile(filepath.Join(f.out, reportFile), func(w io.Writer) error {
+		return htmlreport.WriteSweep(w, s.Name, text, records, nil)
+	})
 }
 
 type nopCloser struct{ io.Writer }

@@ -24,7 +24,7 @@ type Packet struct {
 	Port string // its name
 	Sent bool   // else it has come
 	// From and To are the ports at the ends of the cable that it is on.
-	From, To struct{ Node, Port int }
+	From, To End
 
 	// A pause frame is about the classes of Mask, and pauses those of Off.
 	Pause     bool
@@ -36,6 +36,12 @@ type Packet struct {
 	TrafficClass, HopLimit uint8  // as they are here: 4 × DSCP + ECN
 	Data                   []byte // from the BTH on, as far as there are bytes: what is missing of Length is payload
 	Length                 int    // from the BTH to the pad, without the ICRC, which is not there
+}
+
+// End is a port at an end of a cable: of a host, or of a switch.
+type End struct {
+	Switch       bool
+	Number, Port int
 }
 
 // capturer hands packets over.
@@ -106,12 +112,18 @@ func (c *capturer) watch(n *network.Network, w *network.Watch) {
 	}
 }
 
+func (c *capturer) end(at portRef) End {
+	if at.node >= c.hosts {
+		return End{true, at.node - c.hosts, at.port}
+	}
+	return End{false, at.node, at.port}
+}
+
 // pass hands a packet over.
 func (c *capturer) pass(x *network.Sight, at, from, to portRef) {
 	p := &c.p
 	*p = Packet{At: Time(x.At), Port: c.name[at], Sent: at == from, Pause: x.Pause, Mask: x.Mask, Off: x.Off}
-	p.From.Node, p.From.Port = from.node, from.port
-	p.To.Node, p.To.Port = to.node, to.port
+	p.From, p.To = c.end(from), c.end(to)
 	if !x.Pause {
 		q := &x.Packet
 		p.Src, p.Dst = adapter.Addr(int(q.Src)), adapter.Addr(int(q.Dst))

@@ -21,6 +21,9 @@ const (
 	sizeGroups    = 12
 )
 
+// PlotNames are those that plots of results have.
+var PlotNames = []string{"queues", "rates", "pauses", "slowdowns"}
+
 // Plots draws the result: queues, rates, pauses and slowdowns, as far as there
 // were any.
 func (r *Result) Plots() (all []Plot) {

@@ -26,7 +26,6 @@ const MostPackets = 1 << 20
 // control frame (IEEE 802.1Qbb).
 type Pcap struct {
 	w     *dissect.Writer
-	hosts int
 	snap  int
 	frame []byte
 	left  int // packets that may come
@@ -36,10 +35,10 @@ type Pcap struct {
 
 const pcapComment = "a simulated network: payload is zeros, and the ICRC is not captured, because nobody has computed it"
 
-// NewPcap begins the capture of a port of a network with so many hosts. snap is
-// the most bytes of a frame that it has; 0: all but the ICRC.
-func NewPcap(w io.Writer, port string, hosts, snap int) (*Pcap, error) {
-	p := &Pcap{w: dissect.NewWriter(w), hosts: hosts, snap: snap, left: MostPackets}
+// NewPcap begins the capture of a port. snap is the most bytes of a frame that
+// it has; 0: all but the ICRC.
+func NewPcap(w io.Writer, port string, snap int) (*Pcap, error) {
+	p := &Pcap{w: dissect.NewWriter(w), snap: snap, left: MostPackets}
 	return p, p.w.Interface(dissect.LinkEthernet, port, pcapComment, snap)
 }
 
@@ -64,7 +63,7 @@ func (p *Pcap) Take(x *lab.Packet) {
 	b := p.frame[:0]
 	if x.Pause {
 		b = append(b, 0x01, 0x80, 0xc2, 0, 0, 1)
-		b = p.mac(b, x.From.Node, x.From.Port)
+		b = appendMAC(b, x.From)
 		b = be.AppendUint16(b, 0x8808)
 		b = be.AppendUint16(b, 0x0101)
 		b = be.AppendUint16(b, uint16(x.Mask))
@@ -74,8 +73,8 @@ func (p *Pcap) Take(x *lab.Packet) {
 		b = fill(b, leastFrame)
 		f.Length = len(b)
 	} else {
-		b = p.mac(b, x.To.Node, x.To.Port)
-		b = p.mac(b, x.From.Node, x.From.Port)
+		b = appendMAC(b, x.To)
+		b = appendMAC(b, x.From)
 		b = be.AppendUint16(b, 0x0800)
 		b = appendHeaders(b, x)
 		b = append(b, x.Data[:min(len(x.Data), x.Length)]...)
@@ -96,12 +95,12 @@ func (p *Pcap) Take(x *lab.Packet) {
 	}
 }
 
-// mac appends the address of a port, which is administered locally.
-func (p *Pcap) mac(b []byte, node, port int) []byte {
-	if node < p.hosts {
-		return be.AppendUint32(be.AppendUint16(b, 0x0200), uint32(node))
+// appendMAC appends the address of a port, which is administered locally.
+func appendMAC(b []byte, at lab.End) []byte {
+	if at.Switch {
+		return be.AppendUint16(be.AppendUint32(b, 0x02010000|uint32(at.Number)&0xffff), uint16(at.Port))
 	}
-	return be.AppendUint16(be.AppendUint32(b, 0x02010000|uint32(node-p.hosts)&0xffff), uint16(port))
+	return be.AppendUint32(be.AppendUint16(b, 0x0200), uint32(at.Number))
 }
 
 // appendHeaders appends those of IPv4 and UDP. There is no UDP checksum, as in

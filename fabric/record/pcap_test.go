@@ -84,7 +84,7 @@ func captured(t *testing.T, text, ports string, snap int) (*lab.Result, map[stri
 		}
 		for _, name := range names {
 			files[name] = new(bytes.Buffer)
-			if all[name], err = record.NewPcap(files[name], name, 6, snap); err != nil {
+			if all[name], err = record.NewPcap(files[name], name, snap); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -279,7 +279,7 @@ func TestCapturesRepeat(t *testing.T) {
 // shows at the end.
 func TestPcapBounds(t *testing.T) {
 	t.Parallel()
-	p, err := record.NewPcap(io.Discard, "h0", 1, 0)
+	p, err := record.NewPcap(io.Discard, "h0", 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -289,7 +289,7 @@ func TestPcapBounds(t *testing.T) {
 	if err := p.Close(); err != nil || p.LeftOut() != 7 {
 		t.Errorf("%v, %d left out", err, p.LeftOut())
 	}
-	if p, err = record.NewPcap(full{}, "h0", 1, 0); err != nil {
+	if p, err = record.NewPcap(full{}, "h0", 0); err != nil {
 		t.Fatal(err)
 	}
 	for range 10_000 {
