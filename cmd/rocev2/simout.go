@@ -262,10 +262,10 @@ const (
 var captureName = regexp.MustCompile(`^(h\d+|s\d+\.\d+)\.pcapng$`)
 
 // claim makes a directory that of a run. One that has the result of another
-// scenario, or of many runs, is refused, and so is one with files of others that
-// would be written over: a list of flows may be called flows.csv, too. What an
-// earlier run of the same scenario has left is removed, so that nothing stands
-// there that is not of this one.
+// scenario, or of many runs, is refused, and so is one with files of others
+// that would be written over: a list of flows may be called flows.csv, too.
+// What an earlier run of the same scenario has left is removed, so that nothing
+// stands there that is not of this one.
 func claim(dir string, text []byte) error {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return fmt.Errorf("--out: %w", err)

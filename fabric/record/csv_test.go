@@ -5,6 +5,7 @@ import (
 	"encoding/csv"
 	"errors"
 	"os"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -153,6 +154,24 @@ func TestManualHasColumns(t *testing.T) {
 		}
 		if slices.Contains(table.Columns, "") {
 			t.Errorf("%s: a column without a name", table.Name)
+		}
+	}
+}
+
+// The manual has each member of the summary.
+func TestManualHasSummary(t *testing.T) {
+	t.Parallel()
+	b, err := os.ReadFile("../../docs/fabric-results.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, _ := strings.Cut(string(b), "\n## summary.json")
+	text, _, _ = strings.Cut(text, "\n## ")
+	of := reflect.TypeFor[lab.Summary]()
+	for i := range of.NumField() {
+		name, _, _ := strings.Cut(of.Field(i).Tag.Get("json"), ",")
+		if name == "" || !strings.Contains(text, "`"+name+"`") {
+			t.Errorf("docs/fabric-results.md, summary.json: there is no member %q", name)
 		}
 	}
 }

@@ -20,10 +20,10 @@ const MostPackets = 1 << 20
 // Pcap writes the packets that pass a port as pcapng, with the headers of
 // Ethernet, IPv4, UDP and RoCEv2. There are no bytes of payload in a simulated
 // network: a capture has zeros in their place, up to its snapshot length. It
-// never has the ICRC, which nobody has computed: each frame ends before it, as
-// if the snapshot length had cut it off, and says how long it was on the wire.
-// Times begin with 1970 at the beginning of the run. A pause frame is a MAC
-// control frame (IEEE 802.1Qbb).
+// never has the ICRC, which the simulator does not compute: each frame ends
+// before it, as if the snapshot length had cut it off, and says how long it was
+// on the wire. Times begin with 1970 at the beginning of the run. A pause frame
+// is a MAC control frame (IEEE 802.1Qbb).
 type Pcap struct {
 	w     *dissect.Writer
 	snap  int
@@ -33,7 +33,7 @@ type Pcap struct {
 	err   error
 }
 
-const pcapComment = "a simulated network: payload is zeros, and the ICRC is not captured, because nobody has computed it"
+const pcapComment = "a simulated network: payload is zeros, and the ICRC is not captured, because the simulator computes none"
 
 // NewPcap begins the capture of a port. snap is the most bytes of a frame that
 // it has; 0: all but the ICRC.

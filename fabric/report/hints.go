@@ -83,7 +83,7 @@ func mostly(r *lab.Result, reason int) string {
 	return fmt.Sprintf(" Most of them, %d, at %s.", most.Drops[reason], r.PortName(most.Node, most.Port))
 }
 
-// pauseHints says which port was paused for longest, and by whom.
+// pauseHints says which port was paused for longest, and which node did it.
 func pauseHints(r *lab.Result) (list []string) {
 	var most *lab.Port
 	for i := range r.Ports {

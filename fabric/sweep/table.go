@@ -70,9 +70,8 @@ func newMeasure(name string, values []float64) Measure {
 }
 
 // Compare returns what the runs have come to, by their settings, and what is to
-// be said of runs that could not be played, or have ended early. The median over
-// the seeds of each measure is a fact of the runs alone. With more than one
-// group each is compared with the first, seed by seed: by the median of the
+// be said of runs that could not be played, or have ended early. With more than
+// one group each is compared with the first, seed by seed: by the median of the
 // ratios.
 func Compare(records []*Record) (all []Group, notes []string) {
 	groups, notes := grouped(records)
