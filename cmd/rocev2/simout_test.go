@@ -103,8 +103,8 @@ func TestSimOutputs(t *testing.T) {
 	}
 }
 
-// What --out would write over, and is not from a run of the scenario, is left as
-// it is.
+// What --out would write over, and is not from a run of the scenario, is left
+// as it is.
 func TestSimOutKeepsWhatIsThere(t *testing.T) {
 	t.Parallel()
 	file := tinyFile(t)

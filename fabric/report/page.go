@@ -46,8 +46,8 @@ func (p *page) link(file string) string {
 	return `<a href="` + html.EscapeString(file) + `">` + html.EscapeString(file) + `</a>`
 }
 
-// table writes a table, whose first column has the names of its rows. Columns
-// after it that begin with a number are set to the right.
+// table writes a table, whose first column has the names of its rows. Cells that
+// are numbers are set to the right.
 func (p *page) table(caption string, header []string, rows [][]string) {
 	if len(rows) == 0 {
 		return
@@ -68,7 +68,7 @@ func (p *page) table(caption string, header []string, rows [][]string) {
 			switch {
 			case i == 0:
 				p.raw(`<th scope="row">` + text + "</th>")
-			case cell != "" && strings.ContainsRune("0123456789-", rune(cell[0])):
+			case cell != "" && strings.ContainsRune("0123456789-", rune(cell[0])) && !strings.Contains(strings.TrimSuffix(cell, " %"), " "):
 				p.raw(`<td class="n">` + text + "</td>")
 			default:
 				p.raw("<td>" + text + "</td>")
