@@ -229,16 +229,16 @@ func (f *simFlags) simulate(cmd *cobra.Command, io streams, s lab.Scenario, text
 	shown := newProgress(io, f.progress)
 	s.Progress = simProgress(shown, s.Name)
 	r, failed := lab.Run(cmd.Context(), s)
-	failed = errors.Join(failed, o.closeStreams())
 	shown.clear()
 	if failed != nil {
 		failed = wrong(failed)
 	}
+	err = o.closeStreams()
 	if r == nil {
-		return failed
+		return errors.Join(failed, err)
 	}
 	took := time.Since(began)
-	err = f.write(io.out, r)
+	err = errors.Join(err, f.write(io.out, r))
 	if n := r.Totals.Events; n > 0 {
 		fmt.Fprintf(io.err, "played in %v, %v an event\n", took.Round(time.Millisecond), took/time.Duration(n))
 	}

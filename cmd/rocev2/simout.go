@@ -285,7 +285,15 @@ func claim(dir string, text []byte) error {
 			return fmt.Errorf("--out: %w", err)
 		}
 	}
-	for _, name := range outputNames() {
+	names := outputNames()
+	if err != nil { // else a run that was killed has left captures
+		captures, err := captureNames(dir)
+		if err != nil {
+			return fmt.Errorf("--out: %w", err)
+		}
+		names = append(names, captures...)
+	}
+	for _, name := range names {
 		if exists(dir, name) {
 			return fmt.Errorf("--out: %s is there already, and not from a run of this scenario: name another directory", filepath.Join(dir, name))
 		}
@@ -313,19 +321,24 @@ func outputNames() []string {
 	return names
 }
 
-// removeOutputs removes the files that a run has written, but for its scenario.
-func removeOutputs(dir string) error {
-	names := outputNames()
+// captureNames returns the captures in a directory.
+func captureNames(dir string) (names []string, err error) {
 	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return err
-	}
 	for _, e := range entries {
 		if captureName.MatchString(e.Name()) {
 			names = append(names, e.Name())
 		}
 	}
-	for _, name := range names {
+	return names, err
+}
+
+// removeOutputs removes the files that a run has written, but for its scenario.
+func removeOutputs(dir string) error {
+	captures, err := captureNames(dir)
+	if err != nil {
+		return err
+	}
+	for _, name := range append(outputNames(), captures...) {
 		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}

@@ -112,6 +112,7 @@ func TestSimOutKeepsWhatIsThere(t *testing.T) {
 		"scenario.toml": {"seed = 3\n", "is of another scenario, seed or setting"},
 		"flows.csv":     {"from,to,bytes\n", "flows.csv is there already, and not from a run of this scenario"},
 		"queues.svg":    {"<svg/>", "is there already"},
+		"h0.pcapng":     {"mine", "is there already"},
 		"runs.jsonl":    {"", "has the results of many runs"},
 	} {
 		dir := t.TempDir()
@@ -179,6 +180,19 @@ func TestSimOutErrors(t *testing.T) {
 	}
 	if code, _, errs := runSim(t, file, "--perfetto", "/dev/full"); code != exitFailure || !strings.Contains(errs, "--perfetto /dev/full: the file is not complete") {
 		t.Errorf("a trace on a disk that is full: status %d, %s", code, errs)
+	}
+	full := filepath.Join(dir, "full")
+	if err := os.Mkdir(full, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(full, scenarioFile), []byte(tinyScenario), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("/dev/full", filepath.Join(full, "h0.pcapng")); err != nil {
+		t.Fatal(err)
+	}
+	if code, out, errs := runSim(t, file, "--out", full, "--pcap", "h0"); code != exitFailure || !strings.Contains(errs, "--pcap: h0.pcapng is not complete") || !strings.Contains(out, "4 completed") {
+		t.Errorf("a capture on a disk that is full: status %d, %s", code, errs)
 	}
 	if err := writeFile("/dev/full", func(w io.Writer) error { _, err := w.Write([]byte("x")); return err }); err == nil || !strings.Contains(err.Error(), "/dev/full is not complete") {
 		t.Errorf("a file on a disk that is full: %v", err)

@@ -10,6 +10,7 @@ func FuzzScenario(f *testing.F) {
 		f.Add(text)
 	}
 	f.Add([]byte("until = \"1us\"\n[network]\ntopology = \"fat-tree\"\nk = 4\n[[traffic]]\nkind = \"ring\"\nbytes = \"1B\"\n[[failure]]\ncable = 3\nat = \"10ns\"\n"))
+	f.Add([]byte("[network]\ntopology = \"star\"\n[[traffic]]\nkind = \"flow\"\nto = 1\nbytes = \"1KB\"\n[output]\nports = \"s0.0-1 h0 all\"\nflows = \"0-3 9\"\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		s, err := Parse(text)
 		if err != nil {
@@ -18,6 +19,7 @@ func FuzzScenario(f *testing.F) {
 		if s.Network.big() {
 			return
 		}
+		s.Output.Record = len(text)%2 == 0
 		r, err := newRun(&s, nil)
 		if err != nil {
 			return
@@ -26,7 +28,9 @@ func FuzzScenario(f *testing.F) {
 		m := newSampler(r)
 		m.step = max(m.step, us)
 		r.play(t.Context(), m)
-		r.result(m)
+		res := r.result(m)
+		res.Plots()
+		res.Cables()
 	})
 }
 

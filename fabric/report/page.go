@@ -46,8 +46,8 @@ func (p *page) link(file string) string {
 	return `<a href="` + html.EscapeString(file) + `">` + html.EscapeString(file) + `</a>`
 }
 
-// table writes a table, whose first column has the names of its rows. Cells that
-// are numbers are set to the right.
+// table writes a table, whose first column has the names of its rows. Cells
+// that are numbers are set to the right.
 func (p *page) table(caption string, header []string, rows [][]string) {
 	if len(rows) == 0 {
 		return
