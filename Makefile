@@ -71,7 +71,7 @@ test-all: ## the tests that make test leaves out: kernels, programs, experiments
 
 test-kernel: ## against Linux rxe in emulated guests (needs Linux, root and Debian packages, which it installs: QEMU, cpio ...)
 	$(REPORT) -env ROCEV2_E2E=1 -C e2e -- -timeout 25m .
-	$(REPORT) -env ROCEV2_E2E=1 -- -run 'Tshark|^Test(Pcap|Capture)' ./observe/dissect ./transport/tap ./cmd/rocev2
+	$(REPORT) -env ROCEV2_E2E=1 -- -run 'Tshark|^Test(Pcap|Capture)' ./observe/dissect ./transport/tap ./fabric/record ./cmd/rocev2
 
 test-programs: preload ## programs of the distribution on our devices, and a browser (needs Linux; root to install the packages: perftest, chromium ...)
 	$(REPORT) -env ROCEV2_E2E=1 -C e2e -- -timeout 25m ./programs

@@ -3,6 +3,7 @@ package lab_test
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/gosoftroce/rocev2/fabric/lab"
 )
@@ -24,4 +25,36 @@ func Example() {
 	// Output:
 	// 4 flows, 0 packets dropped
 	// each took at least three times as long as alone: true
+}
+
+// Samples can be drawn, or looked through: the longest that the queue of a port
+// ever was, of those moments.
+func ExampleSamples() {
+	s, err := lab.Parse([]byte(`
+[network]
+topology = "star"
+hosts = 4
+[[traffic]]
+kind = "incast"
+senders = 3
+bytes = "1MB"
+[output]
+ports = "s0"
+`))
+	if err != nil {
+		panic(err)
+	}
+	s.Output.Record = true
+	r, err := lab.Run(context.Background(), s)
+	if err != nil {
+		panic(err)
+	}
+	for _, name := range []string{"s0.0", "s0.1"} {
+		queue, sent := r.Samples.Find(name, "queued_bytes"), r.Samples.Find(name, "sent_bytes")
+		last := len(r.Samples.Times) - 1
+		fmt.Printf("%s: up to %d KB queued, %d KB sent\n", name, slices.Max(queue.Values)/1000, sent.Values[last]/1000)
+	}
+	// Output:
+	// s0.0: up to 288 KB queued, 3060 KB sent
+	// s0.1: up to 0 KB queued, 4 KB sent
 }

@@ -127,13 +127,34 @@ func some(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// cause says what has held up a flow, as far as its queue pairs know.
-func cause(f *lab.Flow) string {
+// held returns for how long the host that sends a flow's data was paused while
+// the flow went on.
+func held(r *lab.Result, f *lab.Flow) (sum lab.Time) {
+	sender, end := f.Src, f.End
+	if f.Op() == "read" {
+		sender = f.Dst
+	}
+	if end == 0 {
+		end = r.End
+	}
+	for i := range r.Pauses {
+		if p := &r.Pauses[i]; p.Node == sender {
+			sum += max(min(p.Until, end)-max(p.At, f.Start), 0)
+		}
+	}
+	return sum
+}
+
+// cause says what has held up a flow, as far as its hosts know.
+func cause(r *lab.Result, f *lab.Flow) string {
 	c := f.Counters
 	if c == nil {
 		return ""
 	}
 	var parts []string
+	if at := held(r, f); at > 0 {
+		parts = append(parts, fmt.Sprintf("its host was paused for %v", at))
+	}
 	for _, x := range []struct {
 		n    uint64
 		text string
@@ -146,7 +167,7 @@ func cause(f *lab.Flow) string {
 		}
 	}
 	if len(parts) == 0 {
-		return "nothing was lost or marked: it has waited in queues, or for pauses"
+		return "nothing was lost or marked, and its host not paused: it has waited in queues"
 	}
 	return strings.Join(parts, ", ")
 }

@@ -122,7 +122,7 @@ func TestRunReport(t *testing.T) {
 	if n := p.elements["svg"]; n < 5 || p.elements["figure"] != n || p.elements["figcaption"] != n || strings.Count(html, `role="img"`) != n || p.elements["title"] != n+1 {
 		t.Errorf("drawings without a name or a caption: %v", p.elements)
 	}
-	for _, want := range []string{scenario[:40], "</title><script>alert(1)</script>", "cables lose packets at random", "pause frames", "paused for longest: by s", "Flows took", "packets sent again", "What to look at", "queues of switches", "cables in use"} {
+	for _, want := range []string{scenario[:40], "</title><script>alert(1)</script>", "cables lose packets at random", "pause frames", "paused for longest: by s", "Flows took", "packets sent again", "its host was paused for ", "What to look at", "queues of switches", "cables in use"} {
 		if !strings.Contains(p.text, want) {
 			t.Errorf("the page does not say %q", want)
 		}

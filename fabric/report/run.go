@@ -116,7 +116,7 @@ func flowRows(r *lab.Result, list []int) (rows [][]string) {
 	}
 	for _, i := range list[:min(len(list), slowFlows)] {
 		f := r.Flows[i]
-		row := []string{strconv.Itoa(i), fmt.Sprintf("h%d", f.Src), fmt.Sprintf("h%d", f.Dst), lab.Bytes(f.Bytes).String(), f.Start.String(), "", "", cause(f)}
+		row := []string{strconv.Itoa(i), fmt.Sprintf("h%d", f.Src), fmt.Sprintf("h%d", f.Dst), lab.Bytes(f.Bytes).String(), f.Start.String(), "", "", cause(r, f)}
 		if f.End > 0 {
 			row[5] = (f.End - f.Start).String()
 		}
