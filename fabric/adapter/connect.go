@@ -181,6 +181,7 @@ func (q *QP) Close() {
 		return
 	}
 	q.closed = true
+	q.forget()
 	_ = q.h.e.Modify(q.q, &ib.Attr{State: ib.StateErr}, ib.AttrState) // from RESET it is refused: there is nothing to flush
 	q.h.e.Destroy(q.q)
 	q.h.changed()

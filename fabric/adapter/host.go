@@ -24,6 +24,8 @@ type Host struct {
 	pd     *memreg.PD
 	number uint16
 
+	scripts map[receiverOf]*Script
+
 	done       []completed
 	delivering bool
 }
@@ -78,6 +80,9 @@ func (h *Host) Pull(now event.Time, port int, paused uint8, p *network.Packet) b
 	p.Size = uint16(network.WireSize(ipHeaders + len(data) + rocev2.ICRCLen))
 	p.SrcPort = cmp.Or(path.SrcPort, rocev2.UDPPort)
 	p.DSCP, p.ECN, p.Hops = path.TrafficClass>>2, path.TrafficClass&3, path.HopLimit
+	if h.scripts != nil {
+		h.follow(data, p)
+	}
 	return true
 }
 

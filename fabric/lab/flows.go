@@ -195,6 +195,9 @@ func (r *run) start(f *Flow) {
 		r.fail(f.Src, err)
 		return
 	}
+	if t := r.told[f.number]; t != nil {
+		t.begin(f.conn.x)
+	}
 	if f.Bytes == 0 {
 		r.endless++
 		for range endlessAtOnce {

@@ -27,9 +27,12 @@ func playable(g *topology.Graph) error {
 	return nil
 }
 
-// failures has cables fail. Those of a cable that overlap, or follow each other
-// at once, are one.
-func (r *run) failures() error {
+// failures has cables fail, and packets be lost. Failures of a cable that
+// overlap, or follow each other at once, are one.
+func (r *run) failures() (err error) {
+	if r.told, err = r.s.tell(); err != nil {
+		return err
+	}
 	list := slices.Clone(r.s.Failures)
 	for i, f := range list {
 		var err error

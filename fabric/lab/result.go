@@ -38,12 +38,14 @@ type Result struct {
 	Pauses  []Pause
 	LeftOut []string
 
+	Unsent int // packets of Scenario.Losses and Marks that no flow has sent
+
 	graph *topology.Graph
 }
 
 func (r *run) result(m *sampler) *Result {
 	res := &Result{Scenario: *r.s, Hosts: int(r.g.Hosts()), End: Time(r.net.Now()), Digest: r.net.Digest(),
-		Totals: r.net.Totals(), Stats: r.a.Stats(), Flows: r.flows, Queues: m.queues(), Still: m.still(), Samples: &m.samples, graph: r.g}
+		Totals: r.net.Totals(), Stats: r.a.Stats(), Flows: r.flows, Queues: m.queues(), Still: m.still(), Samples: &m.samples, graph: r.g, Unsent: unsent(r.told)}
 	for _, f := range r.flows {
 		if f.Bytes == 0 {
 			f.Measured = int64(f.received() - f.warm)
@@ -162,6 +164,9 @@ func (r *Result) WriteTo(w io.Writer) (int64, error) {
 	}
 	if t.Storms > 0 {
 		fmt.Fprintf(tab, "watchdog\t%d storms ended\n", t.Storms)
+	}
+	if r.Unsent > 0 {
+		fmt.Fprintf(tab, "[[loss]], [[mark]]\t%d packets were never sent\n", r.Unsent)
 	}
 	s := &r.Stats
 	fmt.Fprintf(tab, "recovery\t%d sent again\t%d repairs\t%d probes\t%d timeouts\n", s.Retransmits, s.Repairs, s.Probes, s.Timeouts)

@@ -58,6 +58,7 @@ type run struct {
 	window int            // bytes, if the scenario says so; else 0
 	paths  map[int64]path // by the two hosts; only looked up
 	rec    *recorder
+	told   map[int]*told // what is to become of packets of flows, by their numbers; only looked up
 
 	flows   []*Flow
 	open    int                     // flows with an end that have not come to it, or not begun

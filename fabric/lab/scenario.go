@@ -38,6 +38,9 @@ type Scenario struct {
 	Failures []Failure `toml:"failure"`
 	Output   Output
 
+	Losses []Packets `toml:"loss"` // that are lost, each the first time that it is sent
+	Marks  []Packets `toml:"mark"` // that arrive marked (ECN), each the first time
+
 	// Trace, if it is not nil, gets what the queue pairs of the hosts
 	// decide. The network is then one part, whatever Cores says.
 	Trace func(at time.Duration, host int, e *trace.Event) `toml:"-"`
@@ -439,7 +442,7 @@ func unused(of, kind string, known []string, settings []setting) error {
 // queue is long: there it is that of devices over sockets.
 func (s *Scenario) minProbe() Time {
 	lossy := func(l Link) bool { return l.Loss > 0 }
-	if n := &s.Network; n.Lossy || n.Loss > 0 || slices.ContainsFunc(n.Links, lossy) || n.Watchdog > 0 || s.Adapter.DSCP > 0 || len(s.Failures) > 0 {
+	if n := &s.Network; n.Lossy || n.Loss > 0 || slices.ContainsFunc(n.Links, lossy) || n.Watchdog > 0 || s.Adapter.DSCP > 0 || len(s.Failures) > 0 || len(s.Losses) > 0 {
 		return 80 * us
 	}
 	return 1000 * us

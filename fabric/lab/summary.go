@@ -36,7 +36,8 @@ type Summary struct {
 	RateCuts    uint64   `json:"rate_cuts"`
 	LongestByte int64    `json:"longest_queue_bytes"`
 	LongestName string   `json:"longest_queue,omitempty"`
-	LeftOut     []string `json:"left_out,omitempty"` // what was not recorded
+	Unsent      int      `json:"scripted_unsent,omitempty"` // packets of [[loss]] and [[mark]]
+	LeftOut     []string `json:"left_out,omitempty"`        // what was not recorded
 }
 
 // Band is the slowdown of flows of some sizes.
@@ -53,7 +54,7 @@ func (r *Result) Summary() Summary {
 		VirtualUs: r.End.us(), Events: t.Events, Digest: fmt.Sprintf("%016x", r.Digest), StillSince: r.Still.us(),
 		Unfinished: len(r.Unfinished), Sent: t.Sent, Delivered: t.Delivered, Dropped: t.Dropped(), Hops: t.Hops, Marks: t.Marks, Pauses: t.XOFFs,
 		Retransmits: st.Retransmits, Repairs: st.Repairs, Probes: st.Probes, Timeouts: st.Timeouts,
-		LeftOut: r.LeftOut, CNPs: st.CNPsReceived, WindowCuts: st.WindowCuts, RateCuts: st.RateCuts,
+		LeftOut: r.LeftOut, Unsent: r.Unsent, CNPs: st.CNPsReceived, WindowCuts: st.WindowCuts, RateCuts: st.RateCuts,
 	}
 	if r.Early != nil {
 		s.Early = r.Early.Error()

@@ -60,6 +60,10 @@ func wild(seed uint64) Scenario {
 		at := Time(d.below(int(s.Until/us))) * us
 		s.Failures = append(s.Failures, Failure{Cable: d.below(20), At: at, Until: at + Time(1+d.below(400))*us})
 	}
+	if !s.Adapter.Shared && d.below(3) == 0 {
+		s.Losses = []Packets{{Flow: d.below(4), Packets: "0 2-5 30"}}
+		s.Marks = []Packets{{Flow: d.below(4), Packets: "1 7-9"}}
+	}
 	return s
 }
 
@@ -96,7 +100,7 @@ func TestWild(t *testing.T) {
 		}
 		dropped := r.Totals.Drops
 		n := &s.Network
-		if !n.Lossy && n.Loss == 0 && n.Watchdog == 0 && len(s.Failures) == 0 && dropped != [len(dropped)]uint64{} {
+		if !n.Lossy && n.Loss == 0 && n.Watchdog == 0 && len(s.Failures)+len(s.Losses) == 0 && dropped != [len(dropped)]uint64{} {
 			t.Errorf("seed %d: a lossless network dropped %v", seed, dropped)
 		}
 	}

@@ -173,7 +173,7 @@ func (a *part) send(l, i uint32, more bool, d *event.Digest) {
 	if a.tapped {
 		a.sight(k, s)
 	}
-	if k.loss != 0 && s.kind == data && k.rand.Uint64n(billion) < uint64(k.loss) {
+	if s.Lose || k.loss != 0 && s.kind == data && k.rand.Uint64n(billion) < uint64(k.loss) {
 		a.dropAt(k, i, CableLoss, d)
 		return
 	}

@@ -43,6 +43,8 @@ type Packet struct {
 	Class    uint8  // the network sets it from DSCP
 	Hops     uint8  // hop limit; 0 stands for 64
 
+	Lose bool // the host's own cable loses it
+
 	kind uint8
 	in   uint16 // port by which the packet came into its switch
 }
