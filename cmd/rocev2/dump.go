@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/gosoftroce/rocev2/fabric/replay"
 	"github.com/gosoftroce/rocev2/observe/dissect"
 )
 
@@ -29,6 +30,7 @@ type dumpFlags struct {
 	arrows      int
 	columns     int
 	write       string
+	scenario    string
 }
 
 const dumpLong = `Show the RoCEv2 packets of a capture, and what they mean together.
@@ -57,6 +59,7 @@ const dumpExample = `  rocev2 dump trace.pcapng                             a li
   rocev2 dump trace.pcap --connections                 who talked to whom
   rocev2 dump trace.pcap --chart - --connection 2      the sequence of connection 2 in the terminal
   rocev2 dump trace.pcap --chart seq.svg               the same as a picture
+  rocev2 dump trace.pcap --scenario again.toml         play it in virtual time: rocev2 sim again.toml
   rocev2 dump trace.pcap --json | jq '."infiniband.bth.psn"'
   sudo rocev2 dump -i eth0 -f 'host 192.0.2.7'         live
   rocev2 pingpong --pcap - 192.0.2.7 | rocev2 dump -   own packets, without privileges`
@@ -91,6 +94,7 @@ func newDump(io streams) *cobra.Command {
 	fs.IntVar(&f.connection, "connection", 0, "draw the chart of connection `N`; by default the first one that fits")
 	fs.IntVar(&f.arrows, "arrows", dissect.DefaultArrows, "draw at most `N` arrows")
 	fs.IntVar(&f.columns, "columns", 100, "draw --chart - in `N` columns")
+	fs.StringVar(&f.scenario, "scenario", "", "write the flows, losses and marks of what fits to `FILE` as a scenario for rocev2 sim, instead of lines; - prints it")
 	fs.StringVarP(&f.write, "write", "w", "", "write the frames of the packets that fit to `FILE` as pcapng, instead of lines")
 	return cmd
 }
@@ -134,7 +138,7 @@ func (f *dumpFlags) check(args []string) error {
 
 // quiet reports whether packets are not shown.
 func (f *dumpFlags) quiet() bool {
-	return f.stats != "" || f.connections || f.chart != "" || f.write != ""
+	return f.stats != "" || f.connections || f.chart != "" || f.write != "" || f.scenario != ""
 }
 
 func (f *dumpFlags) run(ctx context.Context, s streams, args []string) error {
@@ -158,6 +162,9 @@ func (f *dumpFlags) run(ctx context.Context, s streams, args []string) error {
 		if err := d.create(f.write); err != nil {
 			return err
 		}
+	}
+	if f.scenario != "" {
+		d.replay = replay.New()
 	}
 	reading := d.read(ctx, dissect.New(source, dissect.Limits{}))
 	if reading != nil {

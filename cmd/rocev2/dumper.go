@@ -7,8 +7,11 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 
+	"github.com/gosoftroce/rocev2/fabric/replay"
 	"github.com/gosoftroce/rocev2/observe/dissect"
 )
 
@@ -25,6 +28,7 @@ type dumper struct {
 	shown   uint64
 	line    []byte
 
+	replay  *replay.Replay
 	file    *os.File
 	ng      *dissect.Writer
 	wrote   uint64 // number of the last frame that was written
@@ -66,6 +70,9 @@ func (d *dumper) show(p *dissect.Packet) (err error) {
 	d.stats.Add(p)
 	if d.dumpFlags.chart != "" {
 		d.chart.Add(p)
+	}
+	if d.replay != nil {
+		d.replay.Add(p)
 	}
 	if d.ng != nil {
 		return d.writeFrame(p)
@@ -119,6 +126,9 @@ func (d *dumper) end() error {
 		add(d.file.Close())
 		fmt.Fprintf(d.err, "%d packets written to %s\n", d.shown, d.write)
 	}
+	if d.replay != nil && d.stats.Packets > 0 {
+		add(d.writeScenario())
+	}
 	add(d.out.Flush())
 	if frames, other := d.capture.Frames(); d.stats.Packets == 0 && frames > 0 {
 		what := "no packet fits the filter"
@@ -128,6 +138,26 @@ func (d *dumper) end() error {
 		fmt.Fprintf(d.err, "%d frames: %s\n", frames, what)
 	}
 	return errors.Join(errs...)
+}
+
+// writeScenario writes what the packets that were shown are as a scenario.
+func (d *dumper) writeScenario() error {
+	name := "capture"
+	if d.dumpFlags.scenario != "-" {
+		name = strings.TrimSuffix(filepath.Base(d.dumpFlags.scenario), ".toml")
+	}
+	text, err := d.replay.Scenario(name)
+	switch {
+	case err != nil:
+	case d.dumpFlags.scenario == "-":
+		_, err = d.out.Write(text)
+	default:
+		err = os.WriteFile(d.dumpFlags.scenario, text, 0o666)
+	}
+	if err != nil {
+		return fmt.Errorf("--scenario: %w", err)
+	}
+	return nil
 }
 
 // draw draws the chart, and says which connections are not in it.

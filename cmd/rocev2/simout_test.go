@@ -226,3 +226,46 @@ func TestSimSweepReport(t *testing.T) {
 		t.Errorf("%.2000s", got)
 	}
 }
+
+// dump makes a scenario of what --pcap has written, which loses and marks the
+// same packets.
+func TestDumpScenario(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file, again := filepath.Join(dir, "first.toml"), filepath.Join(dir, "again.toml")
+	told := "[[loss]]\nflow = 1\npackets = \"2 5-6\"\n\n[[mark]]\nflow = 2\npackets = \"9\"\n"
+	if err := os.WriteFile(file, []byte(strings.Replace(tinyScenario, "hosts = 5", "hosts = 5\nred = { kmax = \"0B\" }", 1)+told), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, errs := runSim(t, file, "--out", filepath.Join(dir, "first"), "--pcap", "h0"); code != 0 {
+		t.Fatal(errs)
+	}
+	dump := func(args ...string) (int, string, string) {
+		var stdout, stderr bytes.Buffer
+		code := run(t.Context(), append([]string{"dump"}, args...), streams{in: strings.NewReader(""), out: &stdout, err: &stderr})
+		return code, stdout.String(), stderr.String()
+	}
+	toldThere := func(text string) bool { // of flows with numbers of their own
+		return strings.Count(text, "[[loss]]")+strings.Count(text, "[[mark]]") == 2 && strings.Contains(text, "packets = \"2 5-6\"") && strings.Contains(text, "packets = \"9\"") && strings.Contains(text, "rate = \"100Gb/s\"")
+	}
+	capture := filepath.Join(dir, "first", "h0.pcapng")
+	code, out, errs := dump(capture, "--scenario", again)
+	text, err := os.ReadFile(again)
+	if code != 0 || out != "" || err != nil || !toldThere(string(text)) {
+		t.Fatalf("status %d, %s%s\n%s", code, out, errs, text)
+	}
+	if code, out, errs := runSim(t, again); code != 0 || !strings.Contains(out, "3 dropped, 3 cable_loss") || !strings.Contains(out, "4 completed") {
+		t.Errorf("status %d\n%s%s", code, out, errs)
+	}
+	if _, out, _ := dump(capture, "--scenario", "-"); !toldThere(out) {
+		t.Errorf("- prints\n%s", out)
+	}
+	for want, args := range map[string][]string{
+		"there is nothing to play":  {capture, "--scenario", again, "-f", "opcode=ACKNOWLEDGE"},
+		"no such file or directory": {capture, "--scenario", filepath.Join(dir, "no", "x.toml")},
+	} {
+		if code, _, errs := dump(args...); code != exitFailure || !strings.Contains(errs, "--scenario: ") || !strings.Contains(errs, want) {
+			t.Errorf("%q: status %d, %s; it should say %s", args, code, errs, want)
+		}
+	}
+}

@@ -71,6 +71,7 @@ var layers = map[string][]string{
 	"fabric/lab": {"fabric/event", "fabric/cores", "fabric/network", "fabric/topology", "fabric/traffic", "fabric/adapter", "fabric/plot",
 		"ib", "rocev2", "qp", "qp/cc", "qp/trace", "hca/engine", "internal/closest", "internal/tomllines"},
 	"fabric/record": {"fabric/event", "fabric/network", "fabric/lab", "rocev2", "ib", "qp/trace", "observe/dissect"}, // files of a result, for other programs
+	"fabric/replay": {"fabric/lab", "rocev2", "observe/dissect"},                                                     // a capture as a scenario
 	"fabric/report": {"fabric/lab", "fabric/plot", "fabric/network", "fabric/sweep", "fabric/record"},
 	"fabric/sweep":  {"fabric/lab"},                                                                                                      // many runs of a scenario
 	"fabric/world":  {"fabric/event", "fabric/network", "rocev2/clock", "hca/task", "rocev2", "hca/engine", "transport", "hca", "verbs"}, // above the verbs: it runs programs
@@ -112,7 +113,7 @@ var layers = map[string][]string{
 	// Programs import verbs, and a kind of link where they want another
 	// one. What is below verbs (ib, memreg, qp, hca) is not theirs.
 	"programs/interop/...": {"hca/task", "verbs", "rdma/cm", "rdma/rdmanet", "programs/interop/..."},
-	"cmd/...":              {"verbs", "qp/trace", "transport/...", "rocev2/mad", "observe/dissect", "programs/interop/...", "observe/doctor/...", "observe/conformance/...", "rdma", "cmd/rocev2d/server/...", "programs", "transport/owner", "fabric/lab", "fabric/sweep", "fabric/record", "fabric/report", "internal/closest", "internal/tomllines", "internal/sockfilter", "internal/userdir", "cmd/..."},
+	"cmd/...":              {"verbs", "qp/trace", "transport/...", "rocev2/mad", "observe/dissect", "programs/interop/...", "observe/doctor/...", "observe/conformance/...", "rdma", "cmd/rocev2d/server/...", "programs", "transport/owner", "fabric/lab", "fabric/sweep", "fabric/record", "fabric/report", "fabric/replay", "internal/closest", "internal/tomllines", "internal/sockfilter", "internal/userdir", "cmd/..."},
 
 	"cmd/build": {"rocev2"}, // what the commands say of the processor
 
@@ -156,7 +157,7 @@ var layers = map[string][]string{
 // randomness are parameters.
 var pure = []string{"rocev2/clock", "internal/heap", "internal/list", "internal/counters", "internal/tomllines", "rocev2", "rocev2/layers", "rocev2/mad", "observe/dissect", "ib", "memreg", "transport", "hca/engine", "hca/wake",
 	"qp", "qp/queue", "qp/cc", "qp/trace", "qp/conn", "qp/requester", "qp/responder", "qp/datagram",
-	"fabric/event", "fabric/network", "fabric/adapter", "fabric/topology", "fabric/traffic", "fabric/record", "fabric/report",
+	"fabric/event", "fabric/network", "fabric/adapter", "fabric/topology", "fabric/traffic", "fabric/record", "fabric/report", "fabric/replay",
 	"rdma/cm/agent", "transport/owner/relay", "rdma/rdmanet/rsocket", "programs/uverbs/abi", "programs/uverbs/ring", "programs/ucma/abi"}
 
 // bannedImports are what a pure package (tests excepted) never imports.
