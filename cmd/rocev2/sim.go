@@ -235,7 +235,7 @@ func (f *simFlags) simulate(cmd *cobra.Command, io streams, s lab.Scenario, text
 	}
 	err = o.closeStreams()
 	if r == nil {
-		return errors.Join(failed, err)
+		return errors.Join(failed, err, o.abandon())
 	}
 	took := time.Since(began)
 	err = errors.Join(err, f.write(io.out, r))

@@ -41,6 +41,7 @@ func (f *outputFlags) register(fs *pflag.FlagSet) {
 type outputs struct {
 	dir      string
 	text     []byte // of the scenario
+	claimed  bool   // the directory has been claimed for this run
 	files    []string
 	streams  []func() error // end what is written during the run
 	captures map[string]*capture
@@ -64,15 +65,32 @@ func (f *simFlags) outputs(cmd *cobra.Command, s *lab.Scenario, text []byte) (*o
 	}
 	if f.out != "" {
 		s.Output.Record = true
+		again := exists(f.out, scenarioFile)
 		if err := claim(f.out, text); err != nil {
 			return nil, err
 		}
+		o.claimed = !again
 	}
 	if err := errors.Join(o.trace(cmd, f, s), o.pcap(&f.files, s)); err != nil {
-		o.closeStreams()
-		return nil, err
+		return nil, errors.Join(err, o.closeStreams(), o.abandon())
 	}
 	return o, nil
+}
+
+// abandon gives the directory back where nothing was played: the scenario may
+// be put right, and played again.
+func (o *outputs) abandon() error {
+	var err error
+	if o.perfetto != nil {
+		err = o.perfetto.close()
+	}
+	if !o.claimed {
+		return err
+	}
+	for _, name := range append(o.files, scenarioFile) {
+		err = errors.Join(err, os.Remove(filepath.Join(o.dir, name)))
+	}
+	return err
 }
 
 func (f *outputFlags) check(cmd *cobra.Command, dir string, s *lab.Scenario) error {

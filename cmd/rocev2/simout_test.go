@@ -199,6 +199,26 @@ func TestSimOutErrors(t *testing.T) {
 	}
 }
 
+// A scenario that cannot be played leaves nothing in the directory: once it is
+// put right, it is not another one.
+func TestSimOutOfAMistake(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "tiny.toml")
+	dir := filepath.Join(t.TempDir(), "out")
+	for _, text := range []string{strings.Replace(tinyScenario, "senders = 4", "senders = 9", 1), tinyScenario} {
+		if err := os.WriteFile(file, []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		code, _, errs := runSim(t, file, "--out", dir, "--pcap", "h0")
+		if (code == 0) != (text == tinyScenario) {
+			t.Fatalf("status %d, %s", code, errs)
+		}
+		if code != 0 && len(filesOf(t, dir)) != 0 {
+			t.Errorf("files are left: %v", filesOf(t, dir))
+		}
+	}
+}
+
 // Many runs have a report, those of shards, too.
 func TestSimSweepReport(t *testing.T) {
 	t.Parallel()
