@@ -31,6 +31,10 @@ func WriteSweep(w io.Writer, name string, text []byte, records []*sweep.Record, 
 	}
 	p.scenario(text)
 	p.heading("What came out")
+	if n := len(groups); n > mostGroups {
+		p.element("p", fmt.Sprintf("The first %d of %d combinations are shown; the command prints all.", mostGroups, n))
+		groups = groups[:mostGroups]
+	}
 	p.element(`p class="soft"`, "The interval holds the median of all possible seeds with 95 % confidence, by the binomial distribution. Fewer than six runs tell none.")
 	for i := range groups {
 		g := &groups[i]
@@ -65,7 +69,7 @@ func measureRows(list []sweep.Measure, number func(float64) string) (rows [][]st
 	return rows
 }
 
-const mostGroups = 64 // in a drawing
+const mostGroups = 64 // on a page
 
 // measures draws each measure: a row for each combination of settings.
 func (p *page) measures(groups []sweep.Group) {
@@ -74,10 +78,6 @@ func (p *page) measures(groups []sweep.Group) {
 	}
 	p.heading("Drawings")
 	p.element(`p class="soft"`, "A dot is a run, the mark the median, the bar its interval.")
-	if n := len(groups) - mostGroups; n > 0 {
-		p.element("p", fmt.Sprintf("%d of %d combinations are drawn.", mostGroups, len(groups)))
-		groups = groups[:mostGroups]
-	}
 	played := slices.IndexFunc(groups, func(g sweep.Group) bool { return len(g.Measures) > 0 })
 	if played < 0 {
 		return
