@@ -52,6 +52,9 @@ func (w *Writer) Interface(link LinkType, name, comment string, snap int) error 
 	if _, known := w.interfaces[link]; known {
 		return errors.New("the interface is described already")
 	}
+	if n := max(len(name), len(comment)); n > maxText {
+		return fmt.Errorf("a text of %d bytes is too long for an interface", n)
+	}
 	w.interfaces[link] = uint32(len(w.interfaces))
 	le := binary.LittleEndian
 	b := le.AppendUint32(w.block[:0], uint32(link))
@@ -62,9 +65,6 @@ func (w *Writer) Interface(link LinkType, name, comment string, snap int) error 
 	}{{ngOptionComment, comment}, {ngOptionName, name}} {
 		if o.text == "" {
 			continue
-		}
-		if len(o.text) > maxText {
-			return fmt.Errorf("a text of %d bytes is too long for an interface", len(o.text))
 		}
 		b = le.AppendUint16(b, o.code)
 		b = le.AppendUint16(b, uint16(len(o.text)))
