@@ -65,7 +65,7 @@ func (in *receiver) dispatch(now clock.Time, r *Ready, d *transport.RxPacket) {
 		in.counters.malformed(err)
 		return
 	}
-	if d.ICRC == transport.ICRCBad {
+	if d.ICRC.Refuses() {
 		in.counters.Device[DropBadICRC]++
 		return
 	}

@@ -54,6 +54,7 @@ var layers = map[string][]string{
 	"transport/lease": {"rocev2", "transport", "transport/udp", "internal/userdir", "internal/procfs"},
 	"transport/fault": {"rocev2", "transport"},
 	"transport/tap":   {"rocev2", "transport"},
+	"transport/psp":   {"internal/counters", "rocev2", "rocev2/psp", "transport"},
 
 	"transport/owner/relay": {"internal/list", "rocev2/clock", "rocev2", "rocev2/mad", "rdma/cm/agent"},
 	"transport/owner": {"rocev2/clock", "rocev2", "rocev2/mad", "transport", "transport/udp", "transport/lease", "transport/owner/relay",
