@@ -186,8 +186,7 @@ func (b *RxBatch) SplitFrom(first int, data []byte, segment int, meta *RxPacket,
 		n := min(segment, len(data))
 		seg := data[:n:n]
 		data = data[n:]
-		sealed := IsSealed(seg)
-		if n < minPacketLen || n > rocev2.MaxPacketLen && !(sealed && n <= MaxSealedLen) {
+		if n < minPacketLen || n > rocev2.MaxPacketLen && (n > MaxSealedLen || !IsSealed(seg)) {
 			malformed++
 			continue
 		}
@@ -197,10 +196,6 @@ func (b *RxBatch) SplitFrom(first int, data []byte, segment int, meta *RxPacket,
 		// parts stalls.
 		p.Data, p.Src, p.Dst = seg, meta.Src, meta.Dst
 		p.SrcPort, p.TrafficClass, p.HopLimit, p.FlowLabel = meta.SrcPort, meta.TrafficClass, meta.HopLimit, meta.FlowLabel
-		if sealed {
-			p.ICRC, p.IPID = ICRCSealed, uint16(i)
-			continue
-		}
 		p.ICRC, p.IPID = peer.Check(i, seg)
 	}
 	return malformed

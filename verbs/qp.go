@@ -114,8 +114,9 @@ type QP struct {
 	modify sync.Mutex // held by Modify, which may wait for the link
 
 	mu           sync.Mutex
-	psn          PSN   // the first to send, until the next RESET; guarded by mu
-	peerRdAtomic uint8 // Endpoint.MaxDestRdAtomic of the peer, 0: not known; guarded by mu
+	psn          PSN      // the first to send, until the next RESET; guarded by mu
+	peerRdAtomic uint8    // Endpoint.MaxDestRdAtomic of the peer, 0: not known; guarded by mu
+	sealing      *Sealing // nil before the first association; guarded by mu
 }
 
 // made is the QPConfig of a queue pair, in a smaller form: there may be tens of
@@ -235,7 +236,11 @@ func (q *QP) Modify(a *Attr, mask AttrMask) error {
 	if used && mask&AttrState != 0 && a.State == StateReset {
 		q.mu.Lock()
 		q.psn = q.newPSN()
+		s := q.sealing
 		q.mu.Unlock()
+		if s != nil {
+			s.reset()
+		}
 	}
 	return nil
 }
@@ -330,7 +335,16 @@ func (q *QP) PostRecv(wrs ...RecvWR) error {
 // queues. A goroutine that waits for outstanding work in [CQ.Wait] waits on: to
 // have the work complete with StatusWRFlushErr, go to StateErr by [QP.Modify]
 // before Close.
-func (q *QP) Close() error { return q.core.Close() }
+func (q *QP) Close() error {
+	err := q.core.Close()
+	q.mu.Lock()
+	s := q.sealing
+	q.mu.Unlock()
+	if s != nil {
+		s.reset()
+	}
+	return err
+}
 
 // Endpoint is what a peer must know to connect. It is a plain value to be sent
 // to the peer.

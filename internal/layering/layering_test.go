@@ -80,7 +80,7 @@ var layers = map[string][]string{
 	"hca/strict": {"ib"},
 	"hca":        {"internal/list", "rocev2/clock", "hca/wake", "hca/strict", "hca/task", "internal/heap", "rocev2", "ib", "memreg", "qp", "hca/engine", "transport", "transport/udp", "fabric", "internal/ifaddrs"},
 
-	"verbs": {"hca/task", "rocev2", "ib", "memreg", "memreg/mapping", "qp", "qp/conn", "qp/cc", "qp/trace", "transport", "transport/udp", "transport/shm", "transport/lease", "transport/owner", "hca", "hca/strict"},
+	"verbs": {"hca/task", "hca/engine", "internal/counters", "rocev2/psp", "transport/psp", "rocev2", "ib", "memreg", "memreg/mapping", "qp", "qp/conn", "qp/cc", "qp/trace", "transport", "transport/udp", "transport/shm", "transport/lease", "transport/owner", "hca", "hca/strict"},
 
 	// Faces beside verbs may import hca, too: verbs.HCA has the adapter
 	// below a device.
