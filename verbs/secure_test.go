@@ -109,7 +109,7 @@ func keyOf(spi uint32, v verbs.SealVersion) []byte {
 }
 
 // sealing returns how packets of a queue pair are sealed.
-func sealing(t *testing.T, q *verbs.QP) *verbs.Sealing {
+func sealing(t testing.TB, q *verbs.QP) *verbs.Sealing {
 	t.Helper()
 	s, err := q.Sealing()
 	check(t, err)
@@ -117,7 +117,7 @@ func sealing(t *testing.T, q *verbs.QP) *verbs.Sealing {
 }
 
 // seal has two queue pairs seal their packets with new keys.
-func seal(t *testing.T, a, b *verbs.QP, generation uint8, v verbs.SealVersion) {
+func seal(t testing.TB, a, b *verbs.QP, generation uint8, v verbs.SealVersion) {
 	t.Helper()
 	sa, sb := sealing(t, a), sealing(t, b)
 	toA, toB := sa.SPI(generation), sb.SPI(generation)
