@@ -1,6 +1,7 @@
 package hca
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -10,13 +11,29 @@ import (
 // Accept has q, which is connected, take sealed packets, and none in clear
 // after the first of them: see engine.QP.Accept. The link opens them.
 func (q *QP) Accept() error {
-	return q.secure(func(*shard) { q.core.Accept() })
+	return q.secure(func(*shard) error {
+		q.core.Accept()
+		return nil
+	})
 }
 
-// Seal has packets of q, which is connected, leave with a security association
-// of the link from now on.
+// Seal has packets of q, which is connected and accepts sealed ones, leave with
+// a security association of the link from now on.
 func (q *QP) Seal(spi uint32) error {
-	return q.secure(func(s *shard) { q.core.Seal(s.eng, spi) })
+	return q.secure(func(s *shard) error {
+		if q.core.Security() == engine.SecurityClear {
+			return errors.New("hca: a queue pair accepts sealed packets before it seals its own")
+		}
+		q.core.Seal(s.eng, spi)
+		return nil
+	})
+}
+
+// Closed reports whether q is closed.
+func (q *QP) Closed() bool {
+	q.shard.lock()
+	defer q.shard.unlock()
+	return q.closed
 }
 
 // Security returns what q takes.
@@ -31,7 +48,7 @@ func (q *QP) Security() engine.Security {
 func (q *QP) Part() int { return slices.Index(q.owner.dev.shards, q.shard) }
 
 // secure calls f for a queue pair that has a peer.
-func (q *QP) secure(f func(*shard)) error {
+func (q *QP) secure(f func(*shard) error) error {
 	s := q.shard
 	s.lock()
 	defer s.unlock()
@@ -41,6 +58,5 @@ func (q *QP) secure(f func(*shard)) error {
 	case !core.Reliable() || !core.Attr().AV.DGID.IsValid():
 		return fmt.Errorf("hca: queue pair %v of type %v has no peer: only one of a reliable service that is connected has security associations", q.QPN(), core.Type())
 	}
-	f(s)
-	return nil
+	return f(s)
 }

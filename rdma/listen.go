@@ -2,6 +2,7 @@ package rdma
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -47,6 +48,12 @@ type ListenConfig struct {
 	// MaxConns is how many connections there may be at once; further ones
 	// are rejected. 0 means 65536.
 	MaxConns int
+
+	// TLS, if set, has all connections secured, as Dialer.TLS has it; it
+	// needs a certificate. Peers without TLS are refused. The peer's
+	// certificates are in Conn.ConnectionState; the configuration's
+	// ClientAuth and VerifyConnection say which peers there may be.
+	TLS *tls.Config
 
 	// PrivateData is for the peers whose connections are accepted, at most
 	// 180 bytes; see Request.Accept.
@@ -120,6 +127,8 @@ type Listener struct {
 	accepting sync.WaitGroup // calls of accept; none is added after Close
 	closed    chan struct{}  // made by Close; closed when that is over
 
+	handshakes handshakes
+
 	greeting sync.Mutex
 	greets   bool // requests are answered before the program sees them
 	asks     bool // never, because the program decides about them
@@ -160,6 +169,9 @@ func (lc *ListenConfig) Listen(ctx context.Context, addr string) (*Listener, err
 func (lc *ListenConfig) listen(ctx context.Context, addr string) (*Listener, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
+	}
+	if lc.TLS != nil && lc.Foreign {
+		return nil, errors.New("TLS is for peers that speak the protocol of this package, and they are said to be Foreign")
 	}
 	t, err := tuningOf(lc.MessageSize, lc.Depth, lc.KeepAlive)
 	if err != nil {
@@ -244,6 +256,9 @@ func (l *Listener) hub(dev *verbs.Device) *hub {
 // over. The error wraps net.ErrClosed, or that of ctx.
 func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
 	l.greet(true)
+	if l.cfg.TLS != nil {
+		return l.handshakes.next(ctx, l)
+	}
 	for {
 		r, err := l.request(ctx)
 		if err != nil {
@@ -398,6 +413,13 @@ func (r *Request) accept(ctx context.Context, private []byte) (*Conn, error) {
 		c.Close()
 		return nil, errClosed
 	}
+	if l.cfg.TLS == nil {
+		return c, nil
+	}
+	if err := l.secure(ctx, c); err != nil {
+		c.Close()
+		return nil, err
+	}
 	return c, nil
 }
 
@@ -432,7 +454,10 @@ func (r *Request) connect(ctx context.Context, private []byte) (*Conn, error) {
 	if r.native {
 		private = l.hello(private)
 	}
-	conn, err := r.req.Accept(ctx, c.core.qp, cm.AcceptConfig{PrivateData: private})
+	if l.cfg.TLS != nil {
+		c.core.secured = &secured{}
+	}
+	conn, err := r.req.Accept(ctx, c.core.qp, l.acceptConfig(private))
 	if err != nil {
 		c.discard()
 		return nil, err

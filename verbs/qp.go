@@ -114,9 +114,8 @@ type QP struct {
 	modify sync.Mutex // held by Modify, which may wait for the link
 
 	mu           sync.Mutex
-	psn          PSN      // the first to send, until the next RESET; guarded by mu
-	peerRdAtomic uint8    // Endpoint.MaxDestRdAtomic of the peer, 0: not known; guarded by mu
-	sealing      *Sealing // nil before the first association; guarded by mu
+	psn          PSN   // the first to send, until the next RESET; guarded by mu
+	peerRdAtomic uint8 // Endpoint.MaxDestRdAtomic of the peer, 0: not known; guarded by mu
 }
 
 // made is the QPConfig of a queue pair, in a smaller form: there may be tens of
@@ -234,13 +233,10 @@ func (q *QP) Modify(a *Attr, mask AttrMask) error {
 		return fmt.Errorf("verbs: modify QP %v: %w", q.QPN(), err)
 	}
 	if used && mask&AttrState != 0 && a.State == StateReset {
+		q.dev.seals.end(q)
 		q.mu.Lock()
 		q.psn = q.newPSN()
-		s := q.sealing
 		q.mu.Unlock()
-		if s != nil {
-			s.reset()
-		}
 	}
 	return nil
 }
@@ -337,12 +333,7 @@ func (q *QP) PostRecv(wrs ...RecvWR) error {
 // before Close.
 func (q *QP) Close() error {
 	err := q.core.Close()
-	q.mu.Lock()
-	s := q.sealing
-	q.mu.Unlock()
-	if s != nil {
-		s.reset()
-	}
+	q.dev.seals.end(q)
 	return err
 }
 

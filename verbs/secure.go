@@ -69,19 +69,28 @@ type Sealing struct {
 	all []sealed
 }
 
-// Sealing returns how the packets of q are sealed: of one device the same each
-// time. It is ErrNotSealing without Config.Sealing.
+// Sealing returns how the packets of q are sealed. It is ErrNotSealing without
+// Config.Sealing, and wraps ErrClosed for a queue pair that is closed.
 func (q *QP) Sealing() (*Sealing, error) {
 	links := q.dev.seals.links
 	if links == nil {
 		return nil, fmt.Errorf("verbs: queue pair %v: %w", q.QPN(), ErrNotSealing)
 	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.sealing == nil {
-		q.sealing = &Sealing{core: q.core, link: links[q.core.Part()], dev: &q.dev.seals}
+	all := &q.dev.seals
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	s := all.of[q]
+	if s == nil {
+		if q.core.Closed() {
+			return nil, fmt.Errorf("verbs: queue pair %v: %w", q.QPN(), ErrClosed)
+		}
+		s = &Sealing{core: q.core, link: links[q.core.Part()], dev: all}
+		if all.of == nil {
+			all.of = map[*QP]*Sealing{}
+		}
+		all.of[q] = s
 	}
-	return q.sealing, nil
+	return s, nil
 }
 
 // SPI returns the number for an association to the queue pair: that of the
@@ -105,7 +114,8 @@ func (s *Sealing) Accept(a Association) error {
 }
 
 // Seal has all packets of the queue pair, which is connected, leave sealed with
-// a from now on. Its peer has accepted a before.
+// a from now on. Its peer has accepted a before, and this side what its peer
+// will seal with.
 func (s *Sealing) Seal(a Association) error {
 	err := s.begin(&a, true)
 	if err == nil {
@@ -145,6 +155,9 @@ func (s *Sealing) begin(a *Association, sends bool) error {
 		return err
 	case !s.core.Attr().AV.DGID.IsValid():
 		return errors.New("the queue pair is not connected")
+	case s.core.Attr().PathMTU > s.link.MTU(s.core.Attr().AV.DGID):
+		return fmt.Errorf("path MTU %d leaves no room for what seals a packet: connect with %d at most, see Device.SealedMTU",
+			s.core.Attr().PathMTU.Bytes(), s.link.MTU(s.core.Attr().AV.DGID).Bytes())
 	case !sends && QPN(a.SPI)&MulticastQPN != s.core.QPN():
 		return errors.New("the low 24 bits of the SPI are not the number of the queue pair: see Sealing.SPI")
 	}
@@ -199,7 +212,22 @@ type seals struct {
 	links []*psp.Link // of each socket; nil: nothing seals
 
 	mu   sync.Mutex
+	of   map[*QP]*Sealing
 	gone []sealed // the oldest first
+}
+
+// end ends the associations of a queue pair, which is closed or begins anew.
+func (s *seals) end(q *QP) {
+	if s.links == nil {
+		return
+	}
+	s.mu.Lock()
+	of := s.of[q]
+	delete(s.of, q)
+	s.mu.Unlock()
+	if of != nil {
+		of.reset()
+	}
 }
 
 // mostGone is how many associations are kept after their queue pair has gone.
@@ -233,6 +261,15 @@ func (s *seals) forget(a sealed) bool {
 	s.gone[i].end()
 	s.gone = slices.Delete(s.gone, i, i+1)
 	return true
+}
+
+// SealedMTU returns the largest path MTU with which sealed packets reach a
+// peer: they are 40 bytes longer. It is 0 without Config.Sealing.
+func (d *Device) SealedMTU(peer netip.Addr) MTU {
+	if d.seals.links == nil {
+		return 0
+	}
+	return d.seals.links[0].MTU(peer)
 }
 
 // SealCounters returns the counters of what the device has sealed, opened and

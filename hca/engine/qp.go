@@ -47,7 +47,6 @@ type QP struct {
 	portVerified bool   // a packet came whose PSN was right
 	peerPort     uint16 // the only source port of the peer's packets; 0: any
 	security     Security
-	spi          uint32 // with which its packets leave; 0: in clear
 	peer         *peer
 	inFlight     int // bytes counted in an account of peer
 	quantum      int // bytes that it may send when it is admitted there

@@ -33,16 +33,21 @@ func (q *QP) Security() Security { return q.security }
 func (q *QP) Accept() { q.security = max(q.security, SecurityEither) }
 
 // Seal has packets of q, which has a peer, leave with a security association
-// from now on, also those that were sent before and are sent again.
+// from now on, also those that were sent before and are sent again. It accepts
+// sealed packets already.
 func (q *QP) Seal(e *Engine, spi uint32) {
-	p := *q.path
-	q.spi = spi
+	p := q.path
 	q.path = q.peer.path(e.cfg.Addr, transport.Path{Dst: p.Dst, SrcPort: p.SrcPort, TrafficClass: p.TrafficClass,
 		HopLimit: p.HopLimit, FlowLabel: p.FlowLabel, Slot: p.Slot, SPI: spi})
 }
 
-// endSecurity has q begin anew.
-func (q *QP) endSecurity() { q.security, q.spi = SecurityClear, 0 }
+// spi returns with which security association packets of q leave, 0 in clear.
+func (q *QP) spi() uint32 {
+	if q.security == SecurityClear || q.path == nil {
+		return 0
+	}
+	return q.path.SPI
+}
 
 // fromPeer reports whether d comes the way that packets of the peer come: from
 // its port, and sealed for q, or in clear where that may be.

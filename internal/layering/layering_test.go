@@ -86,7 +86,7 @@ var layers = map[string][]string{
 	// below a device.
 
 	"rdma/cm": {"internal/list", "rocev2/clock", "hca/task", "rocev2/mad", "rdma/cm/agent", "verbs", "internal/devices"},
-	"rdma":    {"verbs", "rdma/cm", "hca/wake", "internal/devices", "memreg/mapping"},
+	"rdma":    {"rocev2/psp", "verbs", "rdma/cm", "hca/wake", "internal/devices", "memreg/mapping"},
 
 	"rdma/rdmanet/rsocket": {},
 	"rdma/rdmanet":         {"verbs", "rdma/cm", "hca/wake", "internal/devices", "memreg/mapping", "rdma/rdmanet/rsocket"},

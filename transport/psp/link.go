@@ -26,7 +26,7 @@ type Link struct {
 	senders   atomic.Pointer[map[association]*sender] // by the peer, and the SPI that it has chosen
 }
 
-var _ transport.Link = (*Link)(nil)
+var _ transport.PlacingLink = (*Link)(nil)
 
 // association names one towards a peer.
 type association struct {
@@ -96,17 +96,18 @@ func (l *Link) Sealed(peer netip.Addr, spi uint32) uint64 {
 // of the link inside.
 func (l *Link) Counters() Counters { return l.counters.load() }
 
-// Capabilities are those of the link inside, with room for what seals a packet.
-func (l *Link) Capabilities() transport.Capabilities {
-	c := l.Link.Capabilities()
-	c.LinkMTU -= transport.SealedOverhead
-	c.MTU = min(c.MTU, rocev2.LargestMTU(c.LinkMTU))
-	return c
+// MTU returns the largest path MTU with which sealed packets reach a peer. That
+// of packets in clear, which are shorter, may be larger.
+func (l *Link) MTU(peer netip.Addr) rocev2.MTU {
+	return rocev2.LargestMTU(l.ReadLinkMTU(peer) - transport.SealedOverhead)
 }
 
-// ReadLinkMTU is that of the link inside, with room for what seals a packet.
-func (l *Link) ReadLinkMTU(peer netip.Addr) int {
-	return l.Wrapper.ReadLinkMTU(peer) - transport.SealedOverhead
+// SetPlacer has packets in clear placed, where the link inside can. Nothing of
+// a sealed packet is where it belongs before it is opened.
+func (l *Link) SetPlacer(p transport.Placer) {
+	if inner, ok := l.Link.(transport.PlacingLink); ok {
+		inner.SetPlacer(p)
+	}
 }
 
 // plain is an address as packets have it.

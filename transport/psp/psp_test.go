@@ -161,6 +161,13 @@ func send(t testing.TB, s *side, b *transport.TxBatch) []datagram {
 	return s.cable.sent
 }
 
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func repeat(n, times int) (all []int) {
 	for range times {
 		all = append(all, n)
@@ -386,6 +393,7 @@ func TestAssociations(t *testing.T) {
 	}
 	path := sealedPath(spiAB)
 	sent := send(t, a, batch(path, 8))
+	check(t, b.Accept(addrC, 77, key(t, wire.GCM128)))
 	b.EndAccept(spiAB)
 	if got := b.take(t, sent...); len(got) != 0 || b.Counters().Unknown != 1 {
 		t.Errorf("after the end: %+v, %+v", got, b.Counters())
@@ -435,8 +443,8 @@ func TestSendErrors(t *testing.T) {
 func TestMTU(t *testing.T) {
 	t.Parallel()
 	a, _ := pair(t, wire.GCM128)
-	if c := a.Capabilities(); c.LinkMTU != 4160 || c.MTU != rocev2.LargestMTU(4160) {
-		t.Errorf("%+v", c)
+	if got := a.MTU(addrB); got != rocev2.LargestMTU(4160) || got == a.Capabilities().MTU {
+		t.Errorf("%v, and in clear %v", got, a.Capabilities().MTU)
 	}
 }
 

@@ -16,17 +16,19 @@ type opening struct {
 	keep  func(*transport.RxPacket) bool
 }
 
-// Recv opens the packets that have come sealed, in their places.
+// Recv opens the packets that have come sealed, in their places. Without an
+// association they stay as they are, and the device drops them.
 func (l *Link) Recv(b *transport.RxBatch) (int, error) {
 	n, err := l.Link.Recv(b)
-	if err != nil || !anySealed(b.Packets()) {
+	all := *l.receivers.Load()
+	if err != nil || len(all) == 0 || !anySealed(b.Packets()) {
 		return n, err
 	}
 	o := &l.rx
 	if o.keep == nil {
 		o.keep = o.open
 	}
-	o.all, o.count = *l.receivers.Load(), Counters{}
+	o.all, o.count = all, Counters{}
 	b.Filter(o.keep)
 	l.counters.received(&o.count)
 	return b.Len(), nil
