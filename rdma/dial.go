@@ -12,6 +12,7 @@ import (
 
 	"github.com/gosoftroce/rocev2/internal/devices"
 	"github.com/gosoftroce/rocev2/rdma/cm"
+	"github.com/gosoftroce/rocev2/rdma/secure"
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
@@ -93,12 +94,12 @@ func (d *Dialer) dial(ctx context.Context, addr string) (*Conn, error) {
 		return nil, err
 	}
 	c, _, err := devices.Dial(ctx, d.WaitForServer, remotes, func(remote netip.AddrPort) (*Conn, error) {
-		return d.dialOne(ctx, remote, hostOf(addr), t)
+		return d.dialOne(ctx, remote, addr, t)
 	})
 	return c, err
 }
 
-func (d *Dialer) dialOne(ctx context.Context, remote netip.AddrPort, host string, t tuning) (*Conn, error) {
+func (d *Dialer) dialOne(ctx context.Context, remote netip.AddrPort, addr string, t tuning) (*Conn, error) {
 	shared, err := hubs.get(d.Device, remote.Addr(), t)
 	if err != nil {
 		return nil, err
@@ -112,7 +113,7 @@ func (d *Dialer) dialOne(ctx context.Context, remote netip.AddrPort, host string
 	if d.TLS == nil {
 		return c, nil
 	}
-	if err := d.secure(ctx, c, host); err != nil {
+	if err := d.secure(ctx, c, addr); err != nil {
 		c.Close()
 		return nil, err
 	}
@@ -136,8 +137,8 @@ func (d *Dialer) connect(ctx context.Context, h *hub, remote netip.AddrPort) (*C
 	config := cm.DialConfig{PrivateData: private}
 	if d.TLS != nil {
 		c.core.secured = &secured{}
-		config.Access = closedAccess
-		if config.PathMTU, err = sealedMTU(h.dev, c.core.qp, remote.Addr()); err != nil {
+		config.Access = secure.Access
+		if config.PathMTU, err = secure.MTU(c.core.qp, remote.Addr()); err != nil {
 			c.discard()
 			return nil, err
 		}

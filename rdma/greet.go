@@ -5,6 +5,7 @@ import (
 	"net/netip"
 
 	"github.com/gosoftroce/rocev2/rdma/cm"
+	"github.com/gosoftroce/rocev2/rdma/secure"
 )
 
 // greet has the listener answer requests itself, or leave them to the program
@@ -36,7 +37,7 @@ func (l *Listener) reply(g *cm.Greeting) (cm.AcceptConfig, error) {
 func (l *Listener) acceptConfig(private []byte) cm.AcceptConfig {
 	c := cm.AcceptConfig{PrivateData: private}
 	if l.cfg.TLS != nil {
-		c.Access = closedAccess
+		c.Access = secure.Access
 	}
 	return c
 }

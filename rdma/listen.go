@@ -15,6 +15,7 @@ import (
 	"github.com/gosoftroce/rocev2/internal/devices"
 	"github.com/gosoftroce/rocev2/memreg/mapping"
 	"github.com/gosoftroce/rocev2/rdma/cm"
+	"github.com/gosoftroce/rocev2/rdma/secure"
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
@@ -127,8 +128,7 @@ type Listener struct {
 	accepting sync.WaitGroup // calls of accept; none is added after Close
 	closed    chan struct{}  // made by Close; closed when that is over
 
-	handshakes handshakes
-
+	secures  secure.Queue[*Request, *Conn]
 	greeting sync.Mutex
 	greets   bool // requests are answered before the program sees them
 	asks     bool // never, because the program decides about them
@@ -185,6 +185,15 @@ func (lc *ListenConfig) listen(ctx context.Context, addr string) (*Listener, err
 		return nil, err
 	}
 	l := &Listener{cfg: *lc, open: map[*Conn]struct{}{}}
+	l.secures.Request = l.request
+	l.secures.Close = func(c *Conn) { c.Close() }
+	l.secures.Accept = func(ctx context.Context, r *Request) (*Conn, error) {
+		c, err := r.Accept(ctx, l.cfg.PrivateData)
+		if err != nil {
+			r.Reject(nil) // if it is not answered: the peer would wait
+		}
+		return c, err
+	}
 	if l.cfg.MaxConns == 0 {
 		l.cfg.MaxConns = 1 << 16
 	}
@@ -257,7 +266,11 @@ func (l *Listener) hub(dev *verbs.Device) *hub {
 func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
 	l.greet(true)
 	if l.cfg.TLS != nil {
-		return l.handshakes.next(ctx, l)
+		c, err := l.secures.Next(ctx)
+		if err != nil && ctx.Err() != nil {
+			err = &OpError{Op: "accept", Err: err}
+		}
+		return c, err
 	}
 	for {
 		r, err := l.request(ctx)

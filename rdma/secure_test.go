@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/gosoftroce/rocev2/fabric"
+	"github.com/gosoftroce/rocev2/rdma/secure"
 	"github.com/gosoftroce/rocev2/transport"
 	"github.com/gosoftroce/rocev2/verbs"
 )
@@ -293,7 +294,7 @@ func TestSlowHandshakes(t *testing.T) {
 		time.Sleep(time.Second)
 		c := must1[*Conn](t)(n.dial(t, n.client))
 		echo(t, c, secretText)
-		time.Sleep(2 * handshakeTime)
+		time.Sleep(2 * secure.Time)
 		if got := l.conns.Load(); got != 1 {
 			t.Errorf("%d connections after the time of handshakes, want that which is secured", got)
 		}

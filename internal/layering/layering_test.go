@@ -85,11 +85,12 @@ var layers = map[string][]string{
 	// Faces beside verbs may import hca, too: verbs.HCA has the adapter
 	// below a device.
 
-	"rdma/cm": {"internal/list", "rocev2/clock", "hca/task", "rocev2/mad", "rdma/cm/agent", "verbs", "internal/devices"},
-	"rdma":    {"rocev2/psp", "verbs", "rdma/cm", "hca/wake", "internal/devices", "memreg/mapping"},
+	"rdma/cm":     {"internal/list", "rocev2/clock", "hca/task", "rocev2/mad", "rdma/cm/agent", "verbs", "internal/devices"},
+	"rdma/secure": {"rocev2/psp", "verbs"},
+	"rdma":        {"rdma/secure", "verbs", "rdma/cm", "hca/wake", "internal/devices", "memreg/mapping"},
 
 	"rdma/rdmanet/rsocket": {},
-	"rdma/rdmanet":         {"verbs", "rdma/cm", "hca/wake", "internal/devices", "memreg/mapping", "rdma/rdmanet/rsocket"},
+	"rdma/rdmanet":         {"rdma/secure", "verbs", "rdma/cm", "hca/wake", "internal/devices", "memreg/mapping", "rdma/rdmanet/rsocket"},
 
 	// The kernel's side of the verbs, for unmodified programs.
 	"programs/uverbs/abi":        {},
