@@ -160,7 +160,7 @@ func (s *Switch) now() time.Duration { return time.Since(s.start) }
 
 // frameSizes are the sizes of frames, so that a queue of acknowledgements does
 // not take the memory of one of data.
-var frameSizes = [...]int{256, 1280, rocev2.MaxPacketLen}
+var frameSizes = [...]int{256, 1280, transport.MaxSealedLen}
 
 // maxFree bounds the frames of one size kept for reuse.
 const maxFree = 2048

@@ -44,6 +44,7 @@ type core struct {
 	foreign bool          // the peer does not speak the protocol
 	used    bool          // something came from the peer since look was called
 	met     bool          // it is known what the peer is, so what it sends can be read
+	secured *secured      // nil: the connection is in clear
 	closed  chan struct{} // made by Close; closed when that is over
 	out     outbox
 	in      inbox
@@ -399,7 +400,7 @@ func (c *core) end(err error) {
 func (c *core) look() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.err != nil || c.closed != nil || !c.met {
+	if c.err != nil || c.closed != nil || !c.met || c.securing() {
 		return
 	}
 	if !c.callers.Leads() {

@@ -2,6 +2,7 @@ package rdma
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/gosoftroce/rocev2/internal/devices"
 	"github.com/gosoftroce/rocev2/rdma/cm"
+	"github.com/gosoftroce/rocev2/rdma/secure"
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
@@ -27,7 +29,16 @@ type Dialer struct {
 	Depth       int           // see ListenConfig
 	KeepAlive   time.Duration // see ListenConfig
 
-	// PrivateData is for the listener, at most 40 bytes; 56 if Foreign.
+	// TLS, if set, has the connection secured: both sides are authenticated
+	// as with crypto/tls, and all packets are encrypted (package
+	// transport/psp). The listener needs a TLS configuration, too. A
+	// ServerName of "" stands for the host that is dialled. There is no
+	// falling back: what cannot be secured is an error. A Device of the
+	// program's needs verbs.Config.Sealing.
+	TLS *tls.Config
+
+	// PrivateData is for the listener, at most 40 bytes; 56 if Foreign. It
+	// goes in clear.
 	PrivateData []byte
 
 	// Foreign says that the listener does not speak the protocol of this
@@ -75,17 +86,20 @@ func (d *Dialer) dial(ctx context.Context, addr string) (*Conn, error) {
 	if len(d.PrivateData) > most {
 		return nil, &verbs.RangeError{What: "length of PrivateData", Got: len(d.PrivateData), Max: most}
 	}
+	if d.TLS != nil && d.Foreign {
+		return nil, errors.New("TLS is for listeners that speak the protocol of this package, and the listener is said to be Foreign")
+	}
 	remotes, err := devices.Remotes(ctx, netip.Addr.IsValid, addr)
 	if err != nil {
 		return nil, err
 	}
 	c, _, err := devices.Dial(ctx, d.WaitForServer, remotes, func(remote netip.AddrPort) (*Conn, error) {
-		return d.dialOne(ctx, remote, t)
+		return d.dialOne(ctx, remote, addr, t)
 	})
 	return c, err
 }
 
-func (d *Dialer) dialOne(ctx context.Context, remote netip.AddrPort, t tuning) (*Conn, error) {
+func (d *Dialer) dialOne(ctx context.Context, remote netip.AddrPort, addr string, t tuning) (*Conn, error) {
 	shared, err := hubs.get(d.Device, remote.Addr(), t)
 	if err != nil {
 		return nil, err
@@ -96,6 +110,13 @@ func (d *Dialer) dialOne(ctx context.Context, remote netip.AddrPort, t tuning) (
 		return nil, err
 	}
 	c.onClose = func() { hubs.put(shared) }
+	if d.TLS == nil {
+		return c, nil
+	}
+	if err := d.secure(ctx, c, addr); err != nil {
+		c.Close()
+		return nil, err
+	}
 	return c, nil
 }
 
@@ -110,10 +131,19 @@ func (d *Dialer) connect(ctx context.Context, h *hub, remote netip.AddrPort) (*C
 	}
 	private := d.PrivateData
 	if !d.Foreign {
-		me := hello{credits: baseWindow, size: uint32(h.size), user: private}
+		me := hello{secured: d.TLS != nil, credits: baseWindow, size: uint32(h.size), user: private}
 		private = me.encode()
 	}
-	conn, err := cm.Dial(ctx, c.core.qp, remote, cm.DialConfig{PrivateData: private})
+	config := cm.DialConfig{PrivateData: private}
+	if d.TLS != nil {
+		c.core.secured = &secured{}
+		config.Access = secure.Access
+		if config.PathMTU, err = secure.MTU(c.core.qp, remote.Addr()); err != nil {
+			c.discard()
+			return nil, err
+		}
+	}
+	conn, err := cm.Dial(ctx, c.core.qp, remote, config)
 	if err != nil {
 		c.discard()
 		return nil, err
@@ -125,6 +155,9 @@ func (d *Dialer) connect(ctx context.Context, h *hub, remote netip.AddrPort) (*C
 		peer.user = conn.PrivateData()
 	} else {
 		peer, native, err = parseHello(conn.PrivateData())
+	}
+	if d.TLS != nil && err == nil && !peer.secured {
+		err = ErrNotSecured
 	}
 	c.core.greeted(peer, native)
 	c.private, c.exporter = slices.Clone(peer.user), peer.regions

@@ -58,7 +58,8 @@
 //
 //	 0-3   "RMSG"
 //	 4     version: 1
-//	 5     flags: bit 0, this side exports regions
+//	 5     flags: bit 0, this side exports regions; bit 1, it secures
+//	       the connection
 //	 6-7   credits: messages that the other side may send at first, not 0
 //	 8-11  the longest message that this side takes, in bytes, at least 1
 //	 12    length of the program's own private data, which follows at 16

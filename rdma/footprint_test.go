@@ -13,7 +13,7 @@ import (
 // connection manager: at first, and after a keepalive. In virtual time: a
 // machine that is busy has packets sent again, and counts them.
 func TestMemoryOfIdleConnections(t *testing.T) { // not parallel: it measures the heap
-	const n, most, mostLater = 512, 3490, 4100
+	const n, most, mostLater = 512, 3530, 4130
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(t, pairConfig{})
 		var conns []*Conn

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 
 	"github.com/gosoftroce/rocev2/rdma/cm"
+	"github.com/gosoftroce/rocev2/rdma/secure"
 )
 
 // greet has the listener answer requests itself, or leave them to the program
@@ -29,13 +30,22 @@ func (l *Listener) reply(g *cm.Greeting) (cm.AcceptConfig, error) {
 	if native {
 		private = l.hello(private)
 	}
-	return cm.AcceptConfig{PrivateData: private}, err
+	return l.acceptConfig(private), err
+}
+
+// acceptConfig says how a connection is accepted.
+func (l *Listener) acceptConfig(private []byte) cm.AcceptConfig {
+	c := cm.AcceptConfig{PrivateData: private}
+	if l.cfg.TLS != nil {
+		c.Access = secure.Access
+	}
+	return c
 }
 
 // hello returns what this side says of itself to a native peer, and private.
 func (l *Listener) hello(private []byte) []byte {
 	d := l.doors[0] // as all others
-	h := hello{regions: d.exports.some.Load(), credits: baseWindow, size: uint32(d.hub.size), user: private}
+	h := hello{secured: l.cfg.TLS != nil, regions: d.exports.some.Load(), credits: baseWindow, size: uint32(d.hub.size), user: private}
 	return h.encode()
 }
 
@@ -46,6 +56,10 @@ func (l *Listener) admit(client netip.Addr, private []byte) (h hello, native boo
 	}
 	switch {
 	case err != nil:
+	case l.cfg.TLS != nil && !h.secured:
+		err = errOnlySecured
+	case l.cfg.TLS == nil && h.secured:
+		err = ErrNotSecured
 	case l.conns.Load() >= int64(l.cfg.MaxConns):
 		err = &RejectedError{Reason: cm.ReasonNoResources}
 	case l.cfg.Admit != nil:

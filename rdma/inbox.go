@@ -193,6 +193,9 @@ func (in *inbox) take(b *buffer, n int, wc *verbs.WC) error {
 		in.store(arrival{buf: b, n: n, kind: k})
 		return nil
 	case kindRequest:
+		if c.securing() {
+			return protocolError("a request to the directory before the connection is secured")
+		}
 		return c.asked(b, n)
 	case kindReply:
 		return c.answered(b, n)

@@ -2,6 +2,7 @@ package rdma
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -14,6 +15,7 @@ import (
 	"github.com/gosoftroce/rocev2/internal/devices"
 	"github.com/gosoftroce/rocev2/memreg/mapping"
 	"github.com/gosoftroce/rocev2/rdma/cm"
+	"github.com/gosoftroce/rocev2/rdma/secure"
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
@@ -47,6 +49,12 @@ type ListenConfig struct {
 	// MaxConns is how many connections there may be at once; further ones
 	// are rejected. 0 means 65536.
 	MaxConns int
+
+	// TLS, if set, has all connections secured, as Dialer.TLS has it; it
+	// needs a certificate. Peers without TLS are refused. The peer's
+	// certificates are in Conn.ConnectionState; the configuration's
+	// ClientAuth and VerifyConnection say which peers there may be.
+	TLS *tls.Config
 
 	// PrivateData is for the peers whose connections are accepted, at most
 	// 180 bytes; see Request.Accept.
@@ -120,6 +128,7 @@ type Listener struct {
 	accepting sync.WaitGroup // calls of accept; none is added after Close
 	closed    chan struct{}  // made by Close; closed when that is over
 
+	secures  secure.Queue[*Request, *Conn]
 	greeting sync.Mutex
 	greets   bool // requests are answered before the program sees them
 	asks     bool // never, because the program decides about them
@@ -161,6 +170,9 @@ func (lc *ListenConfig) listen(ctx context.Context, addr string) (*Listener, err
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	if lc.TLS != nil && lc.Foreign {
+		return nil, errors.New("TLS is for peers that speak the protocol of this package, and they are said to be Foreign")
+	}
 	t, err := tuningOf(lc.MessageSize, lc.Depth, lc.KeepAlive)
 	if err != nil {
 		return nil, err
@@ -173,6 +185,15 @@ func (lc *ListenConfig) listen(ctx context.Context, addr string) (*Listener, err
 		return nil, err
 	}
 	l := &Listener{cfg: *lc, open: map[*Conn]struct{}{}}
+	l.secures.Request = l.request
+	l.secures.Close = func(c *Conn) { c.Close() }
+	l.secures.Accept = func(ctx context.Context, r *Request) (*Conn, error) {
+		c, err := r.Accept(ctx, l.cfg.PrivateData)
+		if err != nil {
+			r.Reject(nil) // if it is not answered: the peer would wait
+		}
+		return c, err
+	}
 	if l.cfg.MaxConns == 0 {
 		l.cfg.MaxConns = 1 << 16
 	}
@@ -244,6 +265,13 @@ func (l *Listener) hub(dev *verbs.Device) *hub {
 // over. The error wraps net.ErrClosed, or that of ctx.
 func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
 	l.greet(true)
+	if l.cfg.TLS != nil {
+		c, err := l.secures.Next(ctx)
+		if err != nil && ctx.Err() != nil {
+			err = &OpError{Op: "accept", Err: err}
+		}
+		return c, err
+	}
 	for {
 		r, err := l.request(ctx)
 		if err != nil {
@@ -398,6 +426,13 @@ func (r *Request) accept(ctx context.Context, private []byte) (*Conn, error) {
 		c.Close()
 		return nil, errClosed
 	}
+	if l.cfg.TLS == nil {
+		return c, nil
+	}
+	if err := l.secure(ctx, c); err != nil {
+		c.Close()
+		return nil, err
+	}
 	return c, nil
 }
 
@@ -432,7 +467,10 @@ func (r *Request) connect(ctx context.Context, private []byte) (*Conn, error) {
 	if r.native {
 		private = l.hello(private)
 	}
-	conn, err := r.req.Accept(ctx, c.core.qp, cm.AcceptConfig{PrivateData: private})
+	if l.cfg.TLS != nil {
+		c.core.secured = &secured{}
+	}
+	conn, err := r.req.Accept(ctx, c.core.qp, l.acceptConfig(private))
 	if err != nil {
 		c.discard()
 		return nil, err

@@ -12,6 +12,7 @@ import (
 // connection. The package documentation describes it.
 type hello struct {
 	regions bool   // this side exports memory
+	secured bool   // a handshake follows, see secure.go
 	credits uint16 // messages that the other side may send at first
 	size    uint32 // largest message that this side takes, in bytes
 	user    []byte // the program's own private data
@@ -24,6 +25,7 @@ const (
 	helloLen     = 16
 
 	helloRegions = 1 << 0
+	helloSecured = 1 << 1
 
 	// What CM leaves for the program (IBTA 12.6): the REQ has room for 56
 	// bytes after the IP header of RDMA CM, the REP for 196, the REJ for
@@ -38,7 +40,10 @@ func (h *hello) encode() []byte {
 	copy(b, helloMagic[:])
 	b[4] = helloVersion
 	if h.regions {
-		b[5] = helloRegions
+		b[5] |= helloRegions
+	}
+	if h.secured {
+		b[5] |= helloSecured
 	}
 	binary.BigEndian.PutUint16(b[6:], h.credits)
 	binary.BigEndian.PutUint32(b[8:], h.size)
@@ -55,6 +60,7 @@ func parseHello(b []byte) (h hello, ok bool, err error) {
 	}
 	h = hello{
 		regions: b[5]&helloRegions != 0,
+		secured: b[5]&helloSecured != 0,
 		credits: binary.BigEndian.Uint16(b[6:]),
 		size:    binary.BigEndian.Uint32(b[8:]),
 	}

@@ -19,6 +19,7 @@ type Path struct {
 	HopLimit     uint8      // 0 = the system's default
 	FlowLabel    uint32     // IPv6, 20 bits (RFC 6437); 0 = the system's choice
 	KernelPeer   bool       // FLUSH is sealed as Linux rxe expects it
+	SPI          uint32     // of the security association that seals packets, see package transport/psp; 0: they go in clear
 	Slot         uint16     // of the peer's sockets; paths to different ones are different, so that no run has packets for two
 
 	local netip.AddrPort // what flow was made for

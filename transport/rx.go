@@ -12,12 +12,16 @@ type ICRCState uint8
 // Results of the ICRC check.
 const (
 	ICRCBad      ICRCState = iota // wrong
+	ICRCSealed                    // inside of a packet that nothing has opened: see IsSealed
 	ICRCVerified                  // right in all 32 bits
 	ICRCWeak                      // right for some IPv4 Identification: a 16-bit check
-	ICRCAbsent                    // none: the packet came through memory, and its last bytes mean nothing
+	ICRCAbsent                    // nothing to check: the packet came through memory, or was authenticated
 )
 
-var icrcNames = [...]string{"bad", "verified", "weak", "absent"}
+var icrcNames = [...]string{"bad", "sealed", "verified", "weak", "absent"}
+
+// Refuses reports whether nothing may look at the packet.
+func (s ICRCState) Refuses() bool { return s < ICRCVerified }
 
 func (s ICRCState) String() string {
 	if int(s) < len(icrcNames) {
@@ -38,6 +42,7 @@ type RxPacket struct {
 	HopLimit     uint8  // or TTL; 0 = the link cannot tell
 	ICRC         ICRCState
 	FlowLabel    uint32 // IPv6, 20 bits; 0 also if the link cannot tell
+	SPI          uint32 // of the security association that the packet was opened with; 0: it came in clear
 }
 
 // Sizes of receive buffers.
@@ -181,7 +186,7 @@ func (b *RxBatch) SplitFrom(first int, data []byte, segment int, meta *RxPacket,
 		n := min(segment, len(data))
 		seg := data[:n:n]
 		data = data[n:]
-		if n < minPacketLen || n > rocev2.MaxPacketLen {
+		if n < minPacketLen || n > rocev2.MaxPacketLen && (n > MaxSealedLen || !IsSealed(seg)) {
 			malformed++
 			continue
 		}

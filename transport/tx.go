@@ -19,6 +19,8 @@ type TxBatch struct {
 	soft  int // from here on the batch ends with a whole run
 	pkts  []txPacket
 
+	whole bool // packets are sealed as they come
+
 	runStart, runSize int  // the latest run: where it begins, and the size of its packets
 	runLen            int  // packets
 	runShort          bool // the last of them is shorter: nothing can join it
@@ -42,11 +44,22 @@ func NewTxBatch(arenaBytes int) *TxBatch {
 	}
 }
 
+// NewSealedBatch makes a batch for packets that need no ICRC: Commit is given
+// all of their bytes, and Seal leaves them as they are. Room has MaxSealedLen.
+func NewSealedBatch(arenaBytes int) *TxBatch {
+	b := NewTxBatch(arenaBytes + MaxSealedLen)
+	b.whole = true
+	return b
+}
+
 // Room returns rocev2.MaxPacketLen bytes to encode the next packet into, or nil
 // when the batch is full. The end of the arena, as long as the longest run,
 // takes only packets that complete a run, so that no run leaves half full.
 func (b *TxBatch) Room() []byte {
 	end := b.off + rocev2.MaxPacketLen
+	if b.whole {
+		end += SealedOverhead
+	}
 	if end > len(b.arena) || b.off >= b.soft && b.full() {
 		return nil
 	}
@@ -56,7 +69,11 @@ func (b *TxBatch) Room() []byte {
 // Commit adds the first n bytes of Room (BTH to pad) as a packet to p. It
 // panics if n is less than a BTH or does not leave room for the ICRC.
 func (b *TxBatch) Commit(n int, p *Path) {
-	if n < rocev2.BTHLen || n > rocev2.MaxPacketLen-rocev2.ICRCLen || p == nil {
+	most := rocev2.MaxPacketLen
+	if b.whole {
+		n, most = n-rocev2.ICRCLen, MaxSealedLen
+	}
+	if n < rocev2.BTHLen || n > most-rocev2.ICRCLen || p == nil {
 		panic("transport: TxBatch.Commit out of range")
 	}
 	b.pkts = append(b.pkts, txPacket{})
@@ -137,7 +154,7 @@ func (b *TxBatch) CopyPacket(src *TxBatch, i int) bool {
 // View makes v the packets first to last-1 of b, which v shares until it is
 // reset. A view is for sending: it takes no other packets.
 func (b *TxBatch) View(v *TxBatch, first, last int) {
-	v.arena, v.off, v.pkts = b.arena, len(b.arena), b.pkts[first:last:last]
+	v.arena, v.off, v.pkts, v.whole = b.arena, len(b.arena), b.pkts[first:last:last], b.whole
 }
 
 // Run is a part of a TxBatch that can leave as one buffer: packets First to
@@ -188,9 +205,11 @@ func (b *TxBatch) Seal(r *Run, local netip.AddrPort) {
 		end := p.off + p.n
 		p.id = uint16(i - r.First)
 		data := b.arena[p.off : end : end+rocev2.ICRCLen]
-		if r.Path.KernelPeer {
+		switch {
+		case b.whole:
+		case r.Path.KernelPeer:
 			flow.SealKernelFlush(p.id, data)
-		} else {
+		default:
 			flow.Seal(p.id, data)
 		}
 		if p.damage != 0 {

@@ -55,9 +55,13 @@ func (p *Peer) CheckPlaced(i int, bth, payload []byte, icrc uint32) bool {
 // Check checks b (BTH to ICRC), packet i of a coalesced buffer, or 0. This
 // software sends Identification 0, or i in a segmented run. Any other
 // Identification is a foreign sender's and is recovered from the ICRC, which
-// leaves a 16-bit check. Check returns the Identification too.
+// leaves a 16-bit check. Check returns the Identification too. A packet that is
+// sealed has its ICRC inside.
 func (p *Peer) Check(i int, b []byte) (ICRCState, uint16) {
 	id := uint16(i)
+	if IsSealed(b) {
+		return ICRCSealed, id
+	}
 	if !p.foreign && p.flow.Verify(id, b) {
 		return ICRCVerified, id
 	}

@@ -159,6 +159,12 @@ type Config struct {
 	// default. LinkStats.TxShm and RxShm count what passes so.
 	SharedMemory bool
 
+	// Sealing has the device able to encrypt and authenticate packets of
+	// queue pairs that have security associations: see QP.Sealing. Their
+	// packets are 40 bytes longer. Those of other queue pairs are as
+	// without it. It excludes SharedMemory.
+	Sealing bool
+
 	// Strict has the device behave like an adapter: it refuses what
 	// adapters refuse, and records what they punish (Device.Findings,
 	// Found). "" and "off" mean no; "on" means all rules but those that are

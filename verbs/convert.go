@@ -1,6 +1,8 @@
 package verbs
 
 import (
+	"errors"
+
 	"github.com/gosoftroce/rocev2/hca"
 	"github.com/gosoftroce/rocev2/qp"
 	"github.com/gosoftroce/rocev2/transport/udp"
@@ -21,6 +23,9 @@ func (c *Config) hcaConfig() (hca.Config, error) {
 	}
 	if err := c.strict(&h); err != nil {
 		return h, err
+	}
+	if c.Sealing && c.SharedMemory {
+		return h, errors.New("fields Sealing and SharedMemory: what passes through memory is not sealed; take one of them out")
 	}
 	return h, c.congestion(&h)
 }

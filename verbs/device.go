@@ -31,6 +31,7 @@ type Device struct {
 	hooks     hooks
 	window    qp.WindowConfig // of Config, for queue pairs with a congestion control of their own
 	trace     *tracer         // of Config, or nil
+	seals     seals
 
 	cqs  atomic.Uint32 // completion queues made so far
 	srqs atomic.Uint32 // shared receive queues made so far
@@ -119,12 +120,17 @@ func open(cfg Config, links ...Link) (*Device, error) {
 	if trace != nil {
 		config.Trace = trace.write
 	}
+	d := &Device{window: config.Window, trace: trace}
+	if cfg.Sealing {
+		links = d.seals.wrap(links)
+	}
 	core := hca.New(config, links...)
 	ctx, err := core.NewContext()
 	if err != nil {
 		return nil, fmt.Errorf("verbs: open device on %v: %w", core.Addr(), err)
 	}
-	return &Device{core: core, context: ctx, window: config.Window, trace: trace}, nil
+	d.core, d.context = core, ctx
+	return d, nil
 }
 
 // HCA returns the adapter below a device, for a face of the engine beside this

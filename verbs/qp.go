@@ -233,6 +233,7 @@ func (q *QP) Modify(a *Attr, mask AttrMask) error {
 		return fmt.Errorf("verbs: modify QP %v: %w", q.QPN(), err)
 	}
 	if used && mask&AttrState != 0 && a.State == StateReset {
+		q.dev.seals.end(q)
 		q.mu.Lock()
 		q.psn = q.newPSN()
 		q.mu.Unlock()
@@ -330,7 +331,11 @@ func (q *QP) PostRecv(wrs ...RecvWR) error {
 // queues. A goroutine that waits for outstanding work in [CQ.Wait] waits on: to
 // have the work complete with StatusWRFlushErr, go to StateErr by [QP.Modify]
 // before Close.
-func (q *QP) Close() error { return q.core.Close() }
+func (q *QP) Close() error {
+	err := q.core.Close()
+	q.dev.seals.end(q)
+	return err
+}
 
 // Endpoint is what a peer must know to connect. It is a plain value to be sent
 // to the peer.

@@ -10,8 +10,8 @@ type Stats struct {
 	//
 	// Before a queue pair sees the packet: short_packet, unknown_opcode,
 	// wrong_version, wrong_length, wrong_pad, malformed, bad_icrc,
-	// unknown_qpn, unknown_group, wrong_source_port. By a queue pair: the
-	// fields of QPDrops, as out_of_order for OutOfOrder.
+	// unknown_qpn, unknown_group, wrong_source_port, wrong_security. By a
+	// queue pair: the fields of QPDrops, as out_of_order for OutOfOrder.
 	Drops map[string]uint64
 
 	// LoopPackets counts packets that passed inside the device, see

@@ -31,6 +31,7 @@ func (e *Engine) setAddress(q *QP) {
 		FlowLabel:    flowLabel(&av),
 		SrcPort:      av.SrcPort,
 		Slot:         ib.SlotOf(q.core.Attr().DestQPN, av.Slots),
+		SPI:          q.spi(),
 	})
 	q.local = e.isLocal(q)
 	q.loops = q.local

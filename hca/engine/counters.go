@@ -22,6 +22,7 @@ const (
 	DropBadICRC // IBTA 7.8.1
 	DropUnknownQP
 	DropSourcePort // not from the port of a native peer
+	DropSecurity   // in clear for a queue pair whose packets are sealed, or the other way round
 	DropGroup      // for a group that no queue pair is attached to, or sent to a group and for one queue pair
 	NumDeviceDrops
 )
@@ -36,6 +37,7 @@ var deviceDropNames = [NumDeviceDrops]string{
 	DropBadICRC:    "bad_icrc",
 	DropUnknownQP:  "unknown_qpn",
 	DropSourcePort: "wrong_source_port",
+	DropSecurity:   "wrong_security",
 	DropGroup:      "unknown_group",
 }
 

@@ -134,6 +134,7 @@ func (e *Engine) CreateQP(c qp.Config, user any) (*QP, error) {
 func (e *Engine) Modify(q *QP, a *ib.Attr, mask ib.AttrMask) error {
 	if mask == ib.AttrState && a.State == ib.StateReset { // which is never refused
 		e.finals.take(q)
+		q.security = SecurityClear
 	}
 	if err := q.core.Modify(a, mask); err != nil {
 		return err

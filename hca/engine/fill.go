@@ -160,7 +160,7 @@ func (w *linkWriter) Commit(n int, to *ib.AddressVector, k qp.PacketKind) {
 // loopWriter returns where the packets of q go, some of which pass inside the
 // engine.
 func (s *sender) loopWriter(q *QP) qp.Writer {
-	s.loop.q = q
+	s.loop.q, s.loop.spi = q, q.spi()
 	if q.local {
 		return &s.loop
 	}

@@ -69,6 +69,7 @@ func (f *finals) putOne(out *transport.TxBatch, p *finalPacket) bool {
 		if room == nil {
 			return false
 		}
+		f.loop.spi = p.path.SPI
 		f.loop.Commit(copy(room, p.data[:p.n]), nil, qp.OrdinaryPacket)
 		return true
 	}

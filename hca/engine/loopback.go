@@ -26,8 +26,10 @@ type loopback struct {
 	off   int                 // end of the last packet
 	ends  []int               // of all of them
 	to    []*ib.AddressVector // of each; nil for those of connections
+	spis  []uint32            // of each: inside of the engine nothing is sealed, and nothing is read
 	shape transport.RxPacket
-	q     *QP // whose packets are written
+	q     *QP    // whose packets are written
+	spi   uint32 // of these
 }
 
 func newLoopback(c *Config) (b loopback) {
@@ -41,7 +43,7 @@ func newLoopback(c *Config) (b loopback) {
 func (b *loopback) alloc() {
 	b.arena = make([]byte, loopArena)
 	b.ends = make([]int, 0, loopArena/256)
-	b.to = make([]*ib.AddressVector, 0, cap(b.ends))
+	b.to, b.spis = make([]*ib.AddressVector, 0, cap(b.ends)), make([]uint32, 0, cap(b.ends))
 	b.shape = transport.RxPacket{Src: b.addr, Dst: b.addr, SrcPort: b.port, ICRC: transport.ICRCVerified}
 }
 
@@ -61,7 +63,7 @@ func (b *loopback) Room() []byte {
 // that is parsed, has its place after the packet.
 func (b *loopback) Commit(n int, to *ib.AddressVector, _ qp.PacketKind) {
 	b.off += n + rocev2.ICRCLen
-	b.ends, b.to = append(b.ends, b.off), append(b.to, to)
+	b.ends, b.to, b.spis = append(b.ends, b.off), append(b.to, to), append(b.spis, b.spi)
 	if b.q != nil {
 		b.q.turn -= int32(max(n+rocev2.ICRCLen, minTurnCost))
 	}
@@ -69,7 +71,7 @@ func (b *loopback) Commit(n int, to *ib.AddressVector, _ qp.PacketKind) {
 
 func (b *loopback) reset() {
 	clear(b.to)
-	b.off, b.ends, b.to = 0, b.ends[:0], b.to[:0]
+	b.off, b.ends, b.to, b.spis = 0, b.ends[:0], b.to[:0], b.spis[:0]
 }
 
 // packet returns packet i, valid until the next call. A datagram comes with
@@ -81,7 +83,7 @@ func (b *loopback) packet(i int) *transport.RxPacket {
 	}
 	b.shape.Data = b.arena[start:b.ends[i]:b.ends[i]]
 	p := &b.shape
-	p.TrafficClass, p.HopLimit, p.FlowLabel = 0, 0, 0
+	p.TrafficClass, p.HopLimit, p.FlowLabel, p.SPI = 0, 0, 0, b.spis[i]
 	if to := b.to[i]; to != nil {
 		p.TrafficClass, p.HopLimit, p.FlowLabel = to.TrafficClass, to.HopLimit, to.FlowLabel
 	}

@@ -35,6 +35,7 @@ func noticePath(c *Config, known *paths, q *QP) *transport.Path {
 		HopLimit:     path.HopLimit,
 		FlowLabel:    path.FlowLabel,
 		SrcPort:      path.SrcPort,
+		SPI:          path.SPI,
 	})
 }
 

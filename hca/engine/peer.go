@@ -53,7 +53,7 @@ const (
 func (p *peer) path(src netip.Addr, c transport.Path) *transport.Path {
 	for _, have := range p.paths {
 		if have.SrcPort == c.SrcPort && have.TrafficClass == c.TrafficClass && have.HopLimit == c.HopLimit &&
-			have.FlowLabel == c.FlowLabel && have.KernelPeer == c.KernelPeer && have.Slot == c.Slot {
+			have.FlowLabel == c.FlowLabel && have.KernelPeer == c.KernelPeer && have.Slot == c.Slot && have.SPI == c.SPI {
 			return have
 		}
 	}
@@ -76,6 +76,7 @@ func (p *peer) linuxPath(src netip.Addr, path *transport.Path) *transport.Path {
 		SrcPort:      path.SrcPort,
 		KernelPeer:   true,
 		Slot:         path.Slot,
+		SPI:          path.SPI,
 	})
 }
 

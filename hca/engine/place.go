@@ -62,7 +62,7 @@ func (in *receiver) place(src netip.AddrPort, h *[rocev2.BTHLen]byte, size, n in
 		return memreg.View{}, nil
 	}
 	q := in.table.get(rocev2.QPN(binary.BigEndian.Uint32(h[4:])) & rocev2.QPNMask)
-	if q == nil || !q.portVerified || !q.wide || q.peerPort != 0 && q.peerPort != src.Port() {
+	if q == nil || !q.portVerified || !q.wide || q.security != SecurityClear || q.peerPort != 0 && q.peerPort != src.Port() {
 		return memreg.View{}, nil
 	}
 	p := in.placing.find(q)

@@ -46,6 +46,7 @@ type QP struct {
 	wide         bool   // it has the window towards a native peer
 	portVerified bool   // a packet came whose PSN was right
 	peerPort     uint16 // the only source port of the peer's packets; 0: any
+	security     Security
 	peer         *peer
 	inFlight     int // bytes counted in an account of peer
 	quantum      int // bytes that it may send when it is admitted there

@@ -71,7 +71,7 @@ func (s *receipts) forget(n rocev2.QPN) {
 // its peer wants to know, and reports whether it does.
 func (f *finals) answer(b *rocev2.BTH, d *transport.RxPacket) bool {
 	r := f.receipts.of[b.DestQPN]
-	if r == nil || r.n == 0 || r.queued || !b.AckReq || d.Src != r.peer || r.port != 0 && r.port != d.SrcPort {
+	if r == nil || r.n == 0 || r.queued || !b.AckReq || d.Src != r.peer || (d.SPI != 0) != (r.path.SPI != 0) || r.port != 0 && r.port != d.SrcPort {
 		return false
 	}
 	info, _ := b.Opcode.Info()

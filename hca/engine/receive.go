@@ -65,7 +65,7 @@ func (in *receiver) dispatch(now clock.Time, r *Ready, d *transport.RxPacket) {
 		in.counters.malformed(err)
 		return
 	}
-	if d.ICRC == transport.ICRCBad {
+	if d.ICRC.Refuses() {
 		in.counters.Device[DropBadICRC]++
 		return
 	}
@@ -98,9 +98,16 @@ func (in *receiver) dispatch(now clock.Time, r *Ready, d *transport.RxPacket) {
 // deliver hands the packet that was parsed to one of its receivers, and reports
 // whether that has used it.
 func (in *receiver) deliver(now clock.Time, r *Ready, d *transport.RxPacket, q *QP) bool {
-	if !q.fromPeerPort(d) {
-		in.counters.Device[DropSourcePort]++
+	if !q.fromPeer(d) {
+		why := DropSourcePort
+		if !q.takes(d.SPI) {
+			why = DropSecurity
+		}
+		in.counters.Device[why]++
 		return false
+	}
+	if d.SPI != 0 {
+		q.security = SecuritySealed
 	}
 	var kept uint64
 	if !q.portVerified {

@@ -59,7 +59,7 @@ func (in *receiver) takeRun(now clock.Time, r *Ready, batch []transport.RxPacket
 func lengthOfRun(h *[rocev2.BTHLen]byte, batch []transport.RxPacket) int {
 	const padAndVersion = 0x3f
 	first := &batch[0]
-	if h[1]&padAndVersion != 0 || first.ICRC == transport.ICRCBad || first.Dst.IsMulticast() {
+	if h[1]&padAndVersion != 0 || first.ICRC.Refuses() || first.Dst.IsMulticast() {
 		return 0
 	}
 	head, psn := binary.BigEndian.Uint64(h[:]), binary.BigEndian.Uint32(h[8:])
@@ -69,7 +69,7 @@ func lengthOfRun(h *[rocev2.BTHLen]byte, batch []transport.RxPacket) int {
 		d := &batch[n]
 		if len(d.Data) != len(first.Data) || binary.BigEndian.Uint64(d.Data) != head ||
 			binary.BigEndian.Uint32(d.Data[8:]) != rest|uint32(rocev2.PSN(psn).Add(n)) ||
-			d.ICRC == transport.ICRCBad || d.SrcPort != first.SrcPort || d.TrafficClass != first.TrafficClass ||
+			d.ICRC.Refuses() || d.SPI != first.SPI || d.SrcPort != first.SrcPort || d.TrafficClass != first.TrafficClass ||
 			d.Src != first.Src || d.Dst != first.Dst {
 			break
 		}
@@ -81,7 +81,7 @@ func lengthOfRun(h *[rocev2.BTHLen]byte, batch []transport.RxPacket) int {
 // to be learned of the peer from them, and the network has not marked them.
 func (q *QP) takesRuns(d *transport.RxPacket) bool {
 	a := qp.Arrival{TrafficClass: d.TrafficClass}
-	return q.portVerified && q.fromPeerPort(d) && !a.Marked()
+	return q.portVerified && q.fromPeer(d) && q.security != SecurityEither && !a.Marked()
 }
 
 // copyRun copies payloads of size bytes to where they belong.

@@ -12,7 +12,7 @@ import (
 
 // system is the machine that this process runs on.
 var system = host{
-	open:   func(addr netip.Addr) (*verbs.Device, error) { return verbs.OpenAddr(addr, verbs.Config{}) },
+	open:   func(addr netip.Addr) (*verbs.Device, error) { return verbs.OpenAddr(addr, verbs.Config{Sealing: true}) },
 	source: routeSource,
 	own:    ownAddress,
 	addrs:  hostAddrs,

@@ -26,6 +26,7 @@ var layers = map[string][]string{
 	"rocev2":          {},
 	"rocev2/layers":   {"rocev2"},
 	"rocev2/mad":      {"rocev2"},
+	"rocev2/psp":      {},
 	"observe/dissect": {"rocev2", "rocev2/mad", "rdma/rdmanet/rsocket"},
 
 	"rocev2/clock": {},
@@ -53,6 +54,7 @@ var layers = map[string][]string{
 	"transport/lease": {"rocev2", "transport", "transport/udp", "internal/userdir", "internal/procfs"},
 	"transport/fault": {"rocev2", "transport"},
 	"transport/tap":   {"rocev2", "transport"},
+	"transport/psp":   {"internal/counters", "rocev2", "rocev2/psp", "transport"},
 
 	"transport/owner/relay": {"internal/list", "rocev2/clock", "rocev2", "rocev2/mad", "rdma/cm/agent"},
 	"transport/owner": {"rocev2/clock", "rocev2", "rocev2/mad", "transport", "transport/udp", "transport/lease", "transport/owner/relay",
@@ -81,16 +83,17 @@ var layers = map[string][]string{
 	"hca/strict": {"ib"},
 	"hca":        {"internal/list", "rocev2/clock", "hca/wake", "hca/strict", "hca/task", "internal/heap", "rocev2", "ib", "memreg", "qp", "hca/engine", "transport", "transport/udp", "fabric", "internal/ifaddrs"},
 
-	"verbs": {"hca/task", "rocev2", "ib", "memreg", "memreg/mapping", "qp", "qp/conn", "qp/cc", "qp/trace", "transport", "transport/udp", "transport/shm", "transport/lease", "transport/owner", "hca", "hca/strict"},
+	"verbs": {"hca/task", "hca/engine", "internal/counters", "rocev2/psp", "transport/psp", "rocev2", "ib", "memreg", "memreg/mapping", "qp", "qp/conn", "qp/cc", "qp/trace", "transport", "transport/udp", "transport/shm", "transport/lease", "transport/owner", "hca", "hca/strict"},
 
 	// Faces beside verbs may import hca, too: verbs.HCA has the adapter
 	// below a device.
 
-	"rdma/cm": {"internal/list", "rocev2/clock", "hca/task", "rocev2/mad", "rdma/cm/agent", "verbs", "internal/devices"},
-	"rdma":    {"verbs", "rdma/cm", "hca/wake", "internal/devices", "memreg/mapping"},
+	"rdma/cm":     {"internal/list", "rocev2/clock", "hca/task", "rocev2/mad", "rdma/cm/agent", "verbs", "internal/devices"},
+	"rdma/secure": {"rocev2/psp", "verbs"},
+	"rdma":        {"rdma/secure", "verbs", "rdma/cm", "hca/wake", "internal/devices", "memreg/mapping"},
 
 	"rdma/rdmanet/rsocket": {},
-	"rdma/rdmanet":         {"verbs", "rdma/cm", "hca/wake", "internal/devices", "memreg/mapping", "rdma/rdmanet/rsocket"},
+	"rdma/rdmanet":         {"rdma/secure", "verbs", "rdma/cm", "hca/wake", "internal/devices", "memreg/mapping", "rdma/rdmanet/rsocket"},
 
 	// The kernel's side of the verbs, for unmodified programs.
 	"programs/uverbs/abi":        {},
@@ -155,7 +158,7 @@ var layers = map[string][]string{
 
 // pure packages hold no goroutine, lock, clock, socket or log: time and
 // randomness are parameters.
-var pure = []string{"rocev2/clock", "internal/heap", "internal/list", "internal/counters", "internal/tomllines", "rocev2", "rocev2/layers", "rocev2/mad", "observe/dissect", "ib", "memreg", "transport", "hca/engine", "hca/wake",
+var pure = []string{"rocev2/clock", "internal/heap", "internal/list", "internal/counters", "internal/tomllines", "rocev2", "rocev2/layers", "rocev2/mad", "rocev2/psp", "observe/dissect", "ib", "memreg", "transport", "hca/engine", "hca/wake",
 	"qp", "qp/queue", "qp/cc", "qp/trace", "qp/conn", "qp/requester", "qp/responder", "qp/datagram",
 	"fabric/event", "fabric/network", "fabric/adapter", "fabric/topology", "fabric/traffic", "fabric/record", "fabric/report", "fabric/replay",
 	"rdma/cm/agent", "transport/owner/relay", "rdma/rdmanet/rsocket", "programs/uverbs/abi", "programs/uverbs/ring", "programs/ucma/abi"}

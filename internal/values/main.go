@@ -68,6 +68,10 @@ var files = []file{
 		{pkg: "hca", name: "RangeError", methods: "Error"},
 		{pkg: "transport/udp", name: "OpenError", methods: "Error Unwrap"},
 	}},
+	{"sealing", []value{
+		{pkg: "hca/engine", name: "Security"},
+		{pkg: "transport/psp", name: "Counters", as: "SealCounters", methods: "Each Help"},
+	}},
 	{"counters", []value{
 		{pkg: "transport", name: "LinkStats", methods: "Each Help"},
 		{pkg: "qp/conn", name: "Stats", as: "QPStats", methods: "Each Help"},

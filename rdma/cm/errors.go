@@ -5,7 +5,11 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"strconv"
+	"strings"
 	"syscall"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/gosoftroce/rocev2/rocev2/mad"
 )
@@ -88,6 +92,19 @@ func (e *RejectedError) Error() string {
 	}
 	if e.Reason == ReasonInvalidService {
 		text += "; start the server first, give both sides the same port, or wait for it (WaitForServer)"
+	}
+	if said := e.said(); said != "" {
+		text += "; it says: " + strconv.Quote(said)
+	}
+	return text
+}
+
+// said returns what the program of the peer has said, if it is a text: in the
+// private data, before the zeros that fill it up.
+func (e *RejectedError) said() string {
+	text := strings.TrimRight(string(e.PrivateData), "\x00")
+	if e.Reason != ReasonConsumer || strings.ContainsFunc(text, func(r rune) bool { return r == utf8.RuneError || !unicode.IsPrint(r) }) {
+		return ""
 	}
 	return text
 }

@@ -2,6 +2,7 @@ package rdmanet
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"net"
 	"net/netip"
@@ -10,6 +11,7 @@ import (
 	"github.com/gosoftroce/rocev2/internal/devices"
 	"github.com/gosoftroce/rocev2/rdma/cm"
 	"github.com/gosoftroce/rocev2/rdma/rdmanet/rsocket"
+	"github.com/gosoftroce/rocev2/rdma/secure"
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
@@ -32,6 +34,13 @@ type Dialer struct {
 	// Timeout is how long a dial may take. 0 means that only the context
 	// bounds it, and the connection manager, which gives up after a minute.
 	Timeout time.Duration
+
+	// TLS, if set, has the connection secured: both sides are authenticated
+	// as with crypto/tls, and then the packets themselves are encrypted
+	// (package rdma/secure). The listener needs a TLS configuration, too. A
+	// ServerName of "" stands for the host that is dialled. There is no
+	// falling back. A Device of the program's needs verbs.Config.Sealing.
+	TLS *tls.Config
 
 	// WaitForServer waits, as long as the context and Timeout allow, while
 	// the port is closed or the peer does not answer. Without it those are
@@ -98,7 +107,7 @@ func (d *Dialer) dialAny(ctx context.Context, network, address string) (c *Conn,
 		return nil, remote, err
 	}
 	return devices.Dial(ctx, d.WaitForServer, remotes, func(remote netip.AddrPort) (*Conn, error) {
-		return d.dialOne(ctx, remote, o)
+		return d.dialOne(ctx, remote, address, o)
 	})
 }
 
@@ -107,7 +116,7 @@ func unknownNetwork(name string) error {
 	return fmt.Errorf("%w: there are rdma, rdma4 and rdma6, for which tcp, tcp4 and tcp6 stand as well", net.UnknownNetworkError(name))
 }
 
-func (d *Dialer) dialOne(ctx context.Context, remote netip.AddrPort, o Options) (*Conn, error) {
+func (d *Dialer) dialOne(ctx context.Context, remote netip.AddrPort, address string, o Options) (*Conn, error) {
 	u := use{dev: d.Device}
 	if d.Device == nil {
 		ref, err := devices.Towards(remote.Addr())
@@ -116,23 +125,39 @@ func (d *Dialer) dialOne(ctx context.Context, remote netip.AddrPort, o Options) 
 		}
 		u = use{ref.Device(), ref}
 	}
-	c, err := dialOn(ctx, u, remote, o)
+	c, err := d.dialOn(ctx, u, remote, o)
 	if err != nil {
 		u.end()
+		return nil, err
 	}
-	return c, err
+	if d.TLS != nil {
+		state, err := secure.Client(ctx, secure.Conn{Conn: c, QP: c.ep.qp}, d.TLS, address)
+		if err != nil {
+			c.Close()
+			return nil, err
+		}
+		c.secured = &state
+	}
+	return c, nil
 }
 
-func dialOn(ctx context.Context, u use, remote netip.AddrPort, o Options) (*Conn, error) {
+func (d *Dialer) dialOn(ctx context.Context, u use, remote netip.AddrPort, o Options) (*Conn, error) {
 	ep, err := newEndpoint(u.dev, o, 0, promise{})
 	if err != nil {
 		return nil, err
 	}
 	block := ep.block(o)
-	l, err := cm.Dial(ctx, ep.qp, remote, cm.DialConfig{
+	config := cm.DialConfig{
 		PrivateData: block.AppendTo(nil), Access: verbs.RemoteWrite, FlowControl: true,
 		ResponderResources: verbs.Set(0), InitiatorDepth: verbs.Set(0),
-	})
+	}
+	if d.TLS != nil {
+		if config.PathMTU, err = secure.MTU(ep.qp, remote.Addr()); err != nil {
+			ep.close()
+			return nil, err
+		}
+	}
+	l, err := cm.Dial(ctx, ep.qp, remote, config)
 	if err != nil {
 		ep.close()
 		return nil, err

@@ -2,6 +2,7 @@ package rdmanet
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -11,6 +12,7 @@ import (
 	"github.com/gosoftroce/rocev2/internal/devices"
 	"github.com/gosoftroce/rocev2/rdma/cm"
 	"github.com/gosoftroce/rocev2/rdma/rdmanet/rsocket"
+	"github.com/gosoftroce/rocev2/rdma/secure"
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
@@ -30,6 +32,13 @@ type ListenConfig struct {
 	// MaxConns is how many connections there may be at once; further ones
 	// are rejected. 0 means 65536.
 	MaxConns int
+
+	// TLS, if set, has all connections secured, as Dialer.TLS has it; it
+	// needs a certificate. The handshake of a peer that does not answer
+	// ends after 10 s, and holds up no other. The peer's certificates are
+	// in Conn.ConnectionState; the configuration's ClientAuth and
+	// VerifyConnection say which peers there may be.
+	TLS *tls.Config
 }
 
 // Listener takes connections, a net.Listener. Its methods may be called from
@@ -40,6 +49,8 @@ type Listener struct {
 	cm    *cm.Listeners
 	conns atomic.Int64 // that are open
 	close sync.Once
+
+	secures secure.Queue[*cm.Request, *Conn]
 }
 
 // Listen takes connections on a local address, with a zero ListenConfig. See
@@ -71,6 +82,7 @@ func (lc *ListenConfig) listen(ctx context.Context, network, address string) (*L
 		return nil, err
 	}
 	l := &Listener{cfg: *lc}
+	l.secures.Request, l.secures.Accept, l.secures.Close = l.request, l.secure, func(c *Conn) { c.Close() }
 	var err error
 	if l.cfg.Options, err = lc.Options.withDefaults(); err != nil {
 		return nil, err
@@ -143,18 +155,54 @@ func (l *Listener) Accept() (net.Conn, error) {
 // speak the protocol are rejected and passed over. The error is a *net.OpError
 // that wraps net.ErrClosed, or that of ctx.
 func (l *Listener) AcceptContext(ctx context.Context) (*Conn, error) {
+	if l.cfg.TLS != nil {
+		c, err := l.secures.Next(ctx)
+		if err != nil && ctx.Err() != nil {
+			err = &net.OpError{Op: "accept", Net: Network, Addr: l.Addr(), Err: err}
+		}
+		return c, err
+	}
 	for {
-		r, err := l.cm.Accept(ctx)
+		r, err := l.request(ctx)
 		if err != nil {
-			if errors.Is(err, cm.ErrClosed) {
-				err = net.ErrClosed
-			}
-			return nil, &net.OpError{Op: "accept", Net: Network, Addr: l.Addr(), Err: err}
+			return nil, err
 		}
 		if c := l.take(ctx, r); c != nil {
 			return c, nil
 		}
 	}
+}
+
+// request returns the next request.
+func (l *Listener) request(ctx context.Context) (*cm.Request, error) {
+	r, err := l.cm.Accept(ctx)
+	if err == nil {
+		return r, nil
+	}
+	if errors.Is(err, cm.ErrClosed) {
+		err = net.ErrClosed
+	}
+	return nil, &net.OpError{Op: "accept", Net: Network, Addr: l.Addr(), Err: err}
+}
+
+// secure accepts a request and secures the connection.
+func (l *Listener) secure(ctx context.Context, r *cm.Request) (*Conn, error) {
+	c := l.take(ctx, r)
+	if c == nil {
+		return nil, net.ErrClosed
+	}
+	return l.handshake(ctx, c)
+}
+
+// handshake secures a connection, or closes it.
+func (l *Listener) handshake(ctx context.Context, c *Conn) (*Conn, error) {
+	state, err := secure.Server(ctx, secure.Conn{Conn: c, QP: c.ep.qp}, l.cfg.TLS)
+	if err != nil {
+		c.Close()
+		return nil, err
+	}
+	c.secured = &state
+	return c, nil
 }
 
 // take accepts a request, or rejects it and returns nil.
@@ -180,8 +228,8 @@ func (l *Listener) take(ctx context.Context, r *cm.Request) *Conn {
 
 // Accept makes a connection of a request that a listener of package cm has
 // taken, for a program that has several services on one port. Of the
-// configuration Options count. A request of a peer that does not speak the
-// protocol is rejected, with an error.
+// configuration Options and TLS count. A request of a peer that does not speak
+// the protocol is rejected, with an error.
 func (lc *ListenConfig) Accept(ctx context.Context, r *cm.Request) (*Conn, error) {
 	l := &Listener{cfg: *lc}
 	var peer rsocket.Block
@@ -194,7 +242,10 @@ func (lc *ListenConfig) Accept(ctx context.Context, r *cm.Request) (*Conn, error
 	} else {
 		l.conns.Add(1)
 		var c *Conn
-		if c, err = l.accept(ctx, r, &peer); err == nil {
+		if c, err = l.accept(ctx, r, &peer); err == nil && l.cfg.TLS != nil {
+			c, err = l.handshake(ctx, c)
+		}
+		if err == nil {
 			return c, nil
 		}
 	}

@@ -81,7 +81,7 @@ func (l *Link) HandOver(p *transport.RxPacket) {
 // and would go round for ever.
 func (s *strayer) add(p *transport.RxPacket, now time.Time) bool {
 	inner := p.Data[:len(p.Data)-rocev2.ICRCLen]
-	if len(inner) > MaxInner || p.ICRC == transport.ICRCBad || p.ICRC == transport.ICRCAbsent {
+	if len(inner) > MaxInner || p.ICRC.Refuses() || p.ICRC == transport.ICRCAbsent {
 		return false
 	}
 	s.mu.Lock()

@@ -172,7 +172,7 @@ func (x *exchange) wait() (time.Duration, bool) {
 // receive takes one packet.
 func (x *exchange) receive(now clock.Time, p *transport.RxPacket) {
 	switch {
-	case p.ICRC == transport.ICRCBad || p.Dst != x.local:
+	case p.ICRC.Refuses() || p.Dst != x.local:
 		x.dropped++
 	case lease.IsEnvelope(p.Data):
 		x.fromLease(now, p)

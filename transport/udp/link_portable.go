@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/gosoftroce/rocev2/internal/dontfrag"
-	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/transport"
 )
 
@@ -47,7 +46,7 @@ type Link struct {
 }
 
 type datagram struct {
-	buf *[rocev2.MaxPacketLen + 1]byte // one more, to notice what is too long
+	buf *[transport.MaxSealedLen + 1]byte // one more, to notice what is too long
 	n   int
 	src netip.AddrPort
 	header
@@ -96,7 +95,7 @@ func Open(addr netip.Addr, c Config) (*Link, error) {
 	if ifi, err := net.InterfaceByIndex(l.mtu.iface); err == nil {
 		s.sendBy(ifi)
 	}
-	l.free.New = func() any { return new([rocev2.MaxPacketLen + 1]byte) }
+	l.free.New = func() any { return new([transport.MaxSealedLen + 1]byte) }
 	l.verifier = transport.NewVerifier(l.local)
 	l.readers.Go(func() { l.readLoop(s, nil) })
 	return l, nil
@@ -106,7 +105,7 @@ func Open(addr netip.Addr, c Config) (*Link, error) {
 func (l *Link) readLoop(s *ipSocket, m *member) {
 	failed := 0 // in a row
 	for {
-		d := datagram{buf: l.free.Get().(*[rocev2.MaxPacketLen + 1]byte)}
+		d := datagram{buf: l.free.Get().(*[transport.MaxSealedLen + 1]byte)}
 		n, src, h, err := s.read(d.buf[:])
 		if errors.Is(err, net.ErrClosed) {
 			return

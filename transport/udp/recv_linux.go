@@ -9,7 +9,6 @@ import (
 	"unsafe"
 
 	"github.com/gosoftroce/rocev2/internal/procfs"
-	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/transport"
 	"golang.org/x/sys/unix"
 )
@@ -179,7 +178,7 @@ func (r *receiver) receive(fd uintptr) {
 			return
 		}
 		r.got = 1
-		if r.single || r.hdrs[0].n <= rocev2.MaxPacketLen || r.n == 1 {
+		if r.single || r.hdrs[0].n <= transport.MaxSealedLen || r.n == 1 {
 			r.few, r.left = false, true
 			return
 		}

@@ -9,7 +9,6 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/transport"
 	"golang.org/x/sys/unix"
 )
@@ -250,7 +249,7 @@ func (s *sender) alone() bool {
 
 // smallPacket bounds the time of a system call that the scheduler does not know
 // of.
-const smallPacket = rocev2.MaxPacketLen
+const smallPacket = transport.MaxSealedLen
 
 // fullCheckMillis is how long a Send waits for room at once.
 const fullCheckMillis = 20

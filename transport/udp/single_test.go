@@ -215,7 +215,7 @@ func TestHeadersOnEveryWay(t *testing.T) {
 			for _, hop := range []uint8{0, 1, hopLimit, 255} {
 				for _, class := range []uint8{0, 0x6a} {
 					p := transport.NewPath(addr, transport.Path{Dst: at.Addr(), DstPort: at.Port(), SrcPort: src, HopLimit: hop, TrafficClass: class})
-					for _, sizes := range [][]int{{8}, {smallPacket - rocev2.BTHLen - rocev2.ICRCLen}, {4096}, {8, 8}, {1024, 4096, 8}} {
+					for _, sizes := range [][]int{{8}, {rocev2.MaxPacketLen - rocev2.BTHLen - rocev2.ICRCLen}, {4096}, {8, 8}, {1024, 4096, 8}} {
 						tx.Reset()
 						for i, n := range sizes {
 							put(t, tx, p, packet(i, n))

@@ -104,7 +104,7 @@ func (w *wire) take(p *transport.RxPacket) {
 		return
 	}
 	w.came = true
-	a := arrival{at: time.Now(), data: append([]byte(nil), p.Data...), icrc: p.ICRC != transport.ICRCBad, port: p.SrcPort}
+	a := arrival{at: time.Now(), data: append([]byte(nil), p.Data...), icrc: !p.ICRC.Refuses(), port: p.SrcPort}
 	select {
 	case w.in <- a:
 	default:

@@ -41,11 +41,29 @@ const (
 	fewCandidates = 1024
 )
 
-// repeats says how long after its request a candidate has a turn: the RTU may
-// be lost. Data that has come stands for it. The first turn is early, because a
-// peer that gets no acknowledgement gives up after half a second. From the
-// second turn on the REP goes again.
-var repeats = [...]time.Duration{50 * time.Millisecond, 250 * time.Millisecond, time.Second, 3 * time.Second}
+// turns are what a candidate has, and how long after its request: the RTU may
+// be lost. Data that has come stands for it, and is looked for often, because a
+// peer that gets no acknowledgement gives up after half a second. In some turns
+// the REP goes again.
+var turns = [...]struct {
+	after time.Duration
+	asks  bool
+}{
+	{50 * time.Millisecond, false},
+	{250 * time.Millisecond, true},
+	{350 * time.Millisecond, false},
+	{600 * time.Millisecond, false},
+	{800 * time.Millisecond, false},
+	{time.Second, true},
+	{1100 * time.Millisecond, false},
+	{1400 * time.Millisecond, false},
+	{1800 * time.Millisecond, false},
+	{2200 * time.Millisecond, false},
+	{2600 * time.Millisecond, false},
+	{3 * time.Second, true},
+	{3100 * time.Millisecond, false},
+	{3400 * time.Millisecond, false},
+}
 
 func (c *candidate) path() Path {
 	return Path{Local: c.addresses.local, Remote: c.addresses.remote, TrafficClass: c.class, HopLimit: hopLimit, FlowLabel: c.flowLabel}
@@ -58,7 +76,7 @@ type candidateCache struct {
 	byID    map[mad.CommID]*candidate
 	all     list.List[candidate]
 	sources *[1 << sourceBits]list.List[candidate] // one of them pushes out its own first
-	next    [len(repeats)]*candidate               // the first whose REP is still to go again
+	next    [len(turns)]*candidate                 // the first whose REP is still to go again
 }
 
 // enter adds a candidate. It returns the one that makes room for it, if one has
@@ -127,7 +145,7 @@ func (h *candidateCache) deadline() (at clock.Time, ok bool) {
 	at = h.all.Front().at.Add(candidateLife)
 	for i, c := range h.next {
 		if c != nil {
-			at = min(at, c.at.Add(repeats[i]))
+			at = min(at, c.at.Add(turns[i].after))
 		}
 	}
 	return at, true
@@ -136,10 +154,10 @@ func (h *candidateCache) deadline() (at clock.Time, ok bool) {
 // due returns a candidate that has a turn, and which: the last is to go.
 func (h *candidateCache) due(now clock.Time) (c *candidate, turn int) {
 	if c = h.all.Front(); c != nil && c.at.Add(candidateLife) <= now {
-		return c, len(repeats)
+		return c, len(turns)
 	}
 	for i, c := range h.next {
-		if c != nil && c.at.Add(repeats[i]) <= now {
+		if c != nil && c.at.Add(turns[i].after) <= now {
 			h.next[i] = c.inAll.Next()
 			return c, i
 		}

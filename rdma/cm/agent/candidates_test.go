@@ -137,7 +137,7 @@ func TestCandidateIsSilent(t *testing.T) {
 	path, req := f.next()
 	g.Receive(g.now, path, req)
 	g.sleep(candidateLife - 1)
-	if n := len(g.reps()); n != len(repeats) {
+	if n := len(g.reps()); n != 4 {
 		t.Errorf("%d REPs", n)
 	}
 	g.sleep(1)
@@ -147,9 +147,28 @@ func TestCandidateIsSilent(t *testing.T) {
 	path, req = f.next()
 	g.Receive(g.now, path, req)
 	g.heard[g.reps()[0].LocalQPN] = true
-	g.sleep(repeats[0])
+	g.sleep(turns[0].after)
 	if e, ok := g.Event(); !ok || e.Kind != EventRequest {
 		t.Errorf("data is no sign of the peer: %+v", e)
+	}
+}
+
+// Whichever REP it was whose RTU is lost, data of the peer is noticed before
+// that gives up, which is half a second later.
+func TestDataOfCandidateIsNoticed(t *testing.T) {
+	t.Parallel()
+	for after := time.Duration(0); after < 3500*time.Millisecond; after += 10 * time.Millisecond {
+		g := newGreeted(t, Config{})
+		f := forger{rand.New(rand.NewPCG(1, 1)), theClient}
+		path, req := f.next()
+		g.Receive(g.now, path, req)
+		qpn := g.reps()[0].LocalQPN
+		g.sleep(after)
+		g.heard[qpn] = true
+		g.sleep(420 * time.Millisecond)
+		if e, ok := g.Event(); after < 3*time.Second && (!ok || e.Kind != EventRequest) {
+			t.Errorf("data that comes %v after the request is not noticed in time", after)
+		}
 	}
 }
 
@@ -278,7 +297,7 @@ func TestReadyConnectionsAreBounded(t *testing.T) {
 		t.Fatalf("the program has %d connections", len(ids))
 	}
 	g.Take(ids[0])
-	g.sleep(repeats[1])
+	g.sleep(turns[1].after)
 	if len(g.reps()) != 1 {
 		t.Error("the peer is not asked again")
 	}
@@ -349,7 +368,7 @@ func TestCandidateOfAListenerThatHasEnded(t *testing.T) {
 			rep := g.reps()[0]
 			end(g)
 			if g.heard[rep.LocalQPN] = heard; heard {
-				g.sleep(repeats[0])
+				g.sleep(turns[0].after)
 			} else {
 				g.Receive(g.now, path, rtuFor(&rep))
 				var b [mad.Len]byte

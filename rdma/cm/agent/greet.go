@@ -98,11 +98,11 @@ func (g *greeting) attend(now clock.Time) {
 		_ = m.Parse(c.req[:]) // it has parsed
 		path := c.path()
 		switch {
-		case turn == len(repeats) || c.listener.greeter == nil:
+		case turn == len(turns) || c.listener.greeter == nil:
 			g.dismiss(c)
 		case g.cfg.Heard != nil && g.cfg.Heard(c.qpn, path.Remote, c.psn):
 			g.welcome(now, c)
-		case turn == 0:
+		case !turns[turn].asks:
 		case g.cache.all.Len() <= fewCandidates || g.out.budget.forOwn(now, g.sieve.hash(&path, 0, 0)):
 			g.stats.Resent++
 			g.replyTo(&path, c, &m)

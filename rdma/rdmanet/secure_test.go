@@ -1,0 +1,145 @@
+package rdmanet
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gosoftroce/rocev2/fabric"
+	"github.com/gosoftroce/rocev2/verbs"
+	"github.com/gosoftroce/rocev2/verbs/verbstest"
+)
+
+// certificate returns one that signs itself, for an address, and a pool with
+// it.
+func certificate(t testing.TB, addr string) (tls.Certificate, *x509.CertPool) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	must(t, err)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "server"}, IPAddresses: []net.IP{net.ParseIP(addr)},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), BasicConstraintsValid: true, IsCA: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	must(t, err)
+	leaf, err := x509.ParseCertificate(der)
+	must(t, err)
+	pool := x509.NewCertPool()
+	pool.AddCert(leaf)
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pool
+}
+
+// secureSides are two devices on a network, a listener with TLS on one of them,
+// and a dialer on the other.
+func secureSides(t *testing.T, network fabric.Config) (l *Listener, at string, d *Dialer) {
+	t.Helper()
+	a, b := verbstest.Devices(t, verbstest.Config{Network: network, Device: verbs.Config{Sealing: true}})
+	cert, pool := certificate(t, a.Addr().String())
+	at = net.JoinHostPort(a.Addr().String(), "7471")
+	lc := ListenConfig{Device: a, TLS: &tls.Config{Certificates: []tls.Certificate{cert}}}
+	l, err := lc.Listen(t.Context(), Network, at)
+	must(t, err)
+	return l, at, &Dialer{Device: b, TLS: &tls.Config{RootCAs: pool}}
+}
+
+func TestSecured(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l, at, d := secureSides(t, fabric.Config{})
+		server := http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			w.Write(body)
+		})}
+		done := make(chan struct{})
+		go func() { server.Serve(l); close(done) }()
+		transport := &http.Transport{DialContext: d.DialContext}
+		client := http.Client{Transport: transport}
+		sent := bytes.Repeat([]byte("a body "), 100_000)
+		for range 3 {
+			r, err := client.Post("http://"+at, "", bytes.NewReader(sent))
+			must(t, err)
+			got, err := io.ReadAll(r.Body)
+			must(t, err)
+			if !bytes.Equal(got, sent) {
+				t.Fatalf("%d bytes have come back", len(got))
+			}
+			r.Body.Close()
+		}
+		transport.CloseIdleConnections()
+
+		c, err := d.dial(t.Context(), Network, at)
+		must(t, err)
+		if s, ok := c.ConnectionState(); !ok || s.PeerCertificates[0].Subject.CommonName != "server" {
+			t.Errorf("%v, %+v", ok, s)
+		}
+		must(t, c.Close())
+		plain := Dialer{Device: d.Device}
+		c, err = plain.dial(t.Context(), Network, at)
+		must(t, err)
+		c.SetDeadline(time.Now().Add(time.Minute))
+		if n, err := c.Write([]byte("GET / HTTP/1.0\r\n\r\n")); err != nil {
+			t.Errorf("%d, %v", n, err)
+		}
+		if got, err := io.ReadAll(c); bytes.Contains(got, []byte("HTTP")) {
+			t.Errorf("a listener with TLS answers in clear: %q, %v", got, err)
+		}
+		c.Close()
+		other := Dialer{Device: d.Device, TLS: &tls.Config{RootCAs: x509.NewCertPool()}}
+		if _, err := other.dial(t.Context(), Network, at); err == nil || !strings.Contains(err.Error(), "unknown authority") {
+			t.Errorf("another authority: %v", err)
+		}
+		must(t, server.Close())
+		<-done
+		if s := l.Device().SealCounters(); s.Opened == 0 || s.Forged != 0 || s.Unknown != 0 {
+			t.Errorf("%+v", s)
+		}
+		time.Sleep(time.Minute) // what lingers ends
+	})
+}
+
+func TestSecuredOnABadPath(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l, at, d := secureSides(t, fabric.Config{Port: fabric.PortConfig{Loss: 0.05, Reorder: 0.05, Duplicate: 0.05, Corrupt: 0.01, Delay: 20 * time.Microsecond}})
+		go func() {
+			for {
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				go func() {
+					io.Copy(c, c)
+					c.Close()
+				}()
+			}
+		}()
+		sent := bytes.Repeat([]byte("bytes "), 50_000)
+		for range 10 {
+			c, err := d.dial(t.Context(), Network, at)
+			must(t, err)
+			go func() {
+				c.Write(sent)
+				c.CloseWrite()
+			}()
+			got, err := io.ReadAll(c)
+			if err != nil || !bytes.Equal(got, sent) {
+				t.Fatalf("%d of %d bytes have come back: %v", len(got), len(sent), err)
+			}
+			must(t, c.Close())
+		}
+		must(t, l.Close())
+		time.Sleep(time.Minute)
+	})
+}

@@ -1,0 +1,123 @@
+package rdma
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/gosoftroce/rocev2/rdma/secure"
+	"github.com/gosoftroce/rocev2/verbs"
+)
+
+// ErrNotSecured is the error of Dial with a TLS configuration if the listener
+// has none. Nothing of the program was sent.
+var ErrNotSecured = errors.New("the listener does not secure connections: it has no TLS configuration")
+
+// errOnlySecured is what a listener tells peers without TLS.
+var errOnlySecured = errors.New("this listener takes secured connections alone: dial with a TLS configuration")
+
+// ConnectionState returns what the handshake of a secured connection has shown,
+// such as the certificates of the peer. It reports false for a connection that
+// is not secured.
+func (c *Conn) ConnectionState() (tls.ConnectionState, bool) {
+	if s := c.core.secured; s != nil {
+		return s.state, true
+	}
+	return tls.ConnectionState{}, false
+}
+
+// secured is what a connection that is secured has beside others.
+type secured struct {
+	open  bool                // the peer may do what it may; guarded by the connection's mu
+	state tls.ConnectionState // set before the program has the connection
+}
+
+// securing reports whether a handshake is under way, so that the peer may do
+// nothing else.
+func (c *core) securing() bool { return c.secured != nil && !c.secured.open }
+
+// secure secures a connection that was dialled.
+func (d *Dialer) secure(ctx context.Context, c *Conn, addr string) error {
+	state, err := secure.Client(ctx, toSecure(ctx, c), d.TLS, addr)
+	return isSecured(c, &state, err)
+}
+
+// secure secures a connection that was accepted.
+func (l *Listener) secure(ctx context.Context, c *Conn) error {
+	ctx, cancel := context.WithTimeout(ctx, secure.Time)
+	defer cancel()
+	state, err := secure.Server(ctx, toSecure(ctx, c), l.cfg.TLS)
+	return isSecured(c, &state, err)
+}
+
+// toSecure returns a connection for package secure.
+func toSecure(ctx context.Context, c *Conn) secure.Conn {
+	return secure.Conn{Conn: &messages{c: c, ctx: ctx}, QP: c.core.qp, Open: func() error {
+		c.core.mu.Lock()
+		c.core.secured.open = true
+		c.core.mu.Unlock()
+		return c.core.qp.Modify(&verbs.Attr{Access: openAccess}, verbs.AttrAccess)
+	}}
+}
+
+// openAccess is what package cm grants by itself.
+const openAccess = verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic | verbs.FlushGlobal | verbs.FlushPersistent
+
+// isSecured takes what has become of a handshake. What has ended the connection
+// says more than what TLS makes of it.
+func isSecured(c *Conn, state *tls.ConnectionState, err error) error {
+	over := c.Err()
+	switch {
+	case err == nil:
+		c.core.secured.state = *state
+		return over
+	case over != nil && !errors.Is(err, over) && !errors.Is(over, errClosed):
+		return fmt.Errorf("%w (%w)", over, err)
+	}
+	return err
+}
+
+// messages is a net.Conn over the messages of a connection, for its handshake.
+type messages struct {
+	c    *Conn
+	ctx  context.Context
+	rest []byte
+}
+
+func (m *messages) Read(p []byte) (int, error) {
+	if len(m.rest) == 0 {
+		got, err := m.c.RecvMsg(m.ctx)
+		if err != nil {
+			return 0, err
+		}
+		m.rest = append(m.rest[:0], got.Bytes()...)
+		got.Release()
+	}
+	n := copy(p, m.rest)
+	m.rest = m.rest[n:]
+	return n, nil
+}
+
+func (m *messages) Write(p []byte) (n int, err error) {
+	for n < len(p) {
+		part := p[n:min(len(p), n+m.c.MaxMessage())]
+		if err := m.c.Send(m.ctx, part); err != nil {
+			return n, err
+		}
+		n += len(part)
+	}
+	return n, nil
+}
+
+// Close ends a handshake whose context is done. The calls under way have the
+// same.
+func (m *messages) Close() error { return nil }
+
+func (m *messages) LocalAddr() net.Addr              { return m.c.LocalAddr() }
+func (m *messages) RemoteAddr() net.Addr             { return m.c.RemoteAddr() }
+func (m *messages) SetDeadline(time.Time) error      { return nil }
+func (m *messages) SetReadDeadline(time.Time) error  { return nil }
+func (m *messages) SetWriteDeadline(time.Time) error { return nil }

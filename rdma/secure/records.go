@@ -1,0 +1,34 @@
+package secure
+
+import (
+	"encoding/binary"
+	"net"
+)
+
+// records is a connection that is read record by record of TLS (RFC 8446 5.1):
+// a Read takes nothing that comes after the record that it is in. So what TLS
+// has taken when it has done its work is TLS's, and the program has the rest.
+type records struct {
+	net.Conn
+	head [5]byte
+	have int // bytes of head
+	left int // bytes of the record after it
+}
+
+func (r *records) Read(p []byte) (n int, err error) {
+	if r.left > 0 {
+		n, err = r.Conn.Read(p[:min(len(p), r.left)])
+		if r.left -= n; r.left == 0 {
+			r.have = 0
+		}
+		return n, err
+	}
+	n, err = r.Conn.Read(p[:min(len(p), len(r.head)-r.have)])
+	r.have += copy(r.head[r.have:], p[:n])
+	if r.have == len(r.head) {
+		if r.left = int(binary.BigEndian.Uint16(r.head[3:])); r.left == 0 {
+			r.have = 0
+		}
+	}
+	return n, err
+}

@@ -1,0 +1,57 @@
+package secure
+
+import (
+	"bytes"
+	"io"
+	"math/rand/v2"
+	"net"
+	"testing"
+)
+
+// source is a connection with bytes that have come.
+type source struct {
+	net.Conn
+	*bytes.Reader
+}
+
+func (s source) Read(p []byte) (int, error) { return s.Reader.Read(p) }
+
+// TestRecords reads records with buffers of any size: a Read ends where a
+// record does, so that what follows the last one is still there.
+func TestRecords(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(1, 1))
+	for range 500 {
+		var all []byte
+		ends := map[int]bool{}
+		for range 1 + r.IntN(8) {
+			n := r.IntN(40) * r.IntN(2)
+			all = append(all, 23, 3, 3, byte(n>>8), byte(n))
+			for range n {
+				all = append(all, byte(r.Uint32()))
+			}
+			ends[len(all)] = true
+		}
+		last := len(all)
+		rest := []byte("of the program")
+		in := source{Reader: bytes.NewReader(append(bytes.Clone(all), rest...))}
+		c := &records{Conn: in}
+		var got []byte
+		for len(got) < last {
+			buf := make([]byte, 1+r.IntN(64))
+			n, err := c.Read(buf)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for at := len(got) + 1; at < len(got)+n; at++ {
+				if ends[at] {
+					t.Fatalf("a Read from %d on of %d bytes goes over the end of a record at %d", len(got), n, at)
+				}
+			}
+			got = append(got, buf[:n]...)
+		}
+		if left, err := io.ReadAll(in.Reader); !bytes.Equal(got, all) || !bytes.Equal(left, rest) {
+			t.Fatalf("%q is left, %v", left, err)
+		}
+	}
+}

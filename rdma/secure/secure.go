@@ -1,0 +1,192 @@
+// Package secure secures the connection of two queue pairs: TLS 1.3
+// authenticates both sides and gives them keys, with which the packets of the
+// queue pairs are sealed.
+//
+// The connection begins in clear, with nothing that the peer may do but send.
+// Over its bytes the two sides have a handshake (crypto/tls). Then, each step
+// as a byte inside of TLS:
+//
+//  1. accepts: this side opens sealed packets.
+//  2. seals, when the peer has said 1: all that this side sends is sealed,
+//     what it sends again included. So is the packet with this byte: a side
+//     that has it has taken a sealed packet, and takes none in clear any more.
+//  3. open, when the peer has said 2: the peer may do what it is to do.
+//
+// When a side has the third byte of the peer, TLS has done its work, and the
+// program has the connection. Nothing falls back to packets in clear.
+//
+// Each direction has a key: TLS exports a master key of the PSP Security
+// Protocol (RFC 8446 7.5, label "EXPORTER-rocev2-psp", a context of 4 bytes of
+// 0, and 1 for packets to the side that has dialled, else 0), from which the
+// key of an SPI is derived. The SPI is the number of the queue pair.
+package secure
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/gosoftroce/rocev2/rocev2/psp"
+	"github.com/gosoftroce/rocev2/verbs"
+)
+
+// Time is how long a client of a listener may take.
+const Time = 10 * time.Second
+
+// Access is what a peer may do before its connection is secured: nothing but
+// send.
+const Access = verbs.LocalWrite
+
+// Conn is a connection that is to be secured.
+type Conn struct {
+	net.Conn
+	QP   *verbs.QP    // connected; of a device with verbs.Config.Sealing
+	Open func() error // lets the peer do what it is to do; nil: nothing more
+}
+
+// Client secures a connection that was dialled. Where the configuration names
+// no server it is the host of an address.
+func Client(ctx context.Context, c Conn, config *tls.Config, addr string) (tls.ConnectionState, error) {
+	config = minimal(config)
+	if config.ServerName == "" && !config.InsecureSkipVerify {
+		config.ServerName = hostOf(addr)
+	}
+	return run(ctx, &c, tls.Client(&records{Conn: c}, config), true)
+}
+
+// Server secures a connection that was accepted, within Time.
+func Server(ctx context.Context, c Conn, config *tls.Config) (tls.ConnectionState, error) {
+	ctx, cancel := context.WithTimeout(ctx, Time)
+	defer cancel()
+	return run(ctx, &c, tls.Server(&records{Conn: c}, minimal(config)), false)
+}
+
+// minimal is a configuration without what has no use here: older versions, and
+// tickets, which would come when TLS has done its work.
+func minimal(config *tls.Config) *tls.Config {
+	config = config.Clone()
+	config.MinVersion = tls.VersionTLS13
+	config.SessionTicketsDisabled = true
+	return config
+}
+
+func run(ctx context.Context, c *Conn, t *tls.Conn, client bool) (state tls.ConnectionState, err error) {
+	stop := context.AfterFunc(ctx, func() { c.SetDeadline(time.Unix(1, 0)) })
+	if err = t.HandshakeContext(ctx); err == nil {
+		state = t.ConnectionState()
+		err = c.seal(t, &state, client)
+	}
+	if !stop() && err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		return state, fmt.Errorf("secure the connection: %w", err)
+	}
+	return state, nil
+}
+
+// seal goes the steps after the handshake of TLS.
+func (c *Conn) seal(t *tls.Conn, state *tls.ConnectionState, client bool) error {
+	s, err := c.QP.Sealing()
+	if err != nil {
+		return err
+	}
+	into, err := association(state, s.SPI(0), client)
+	if err != nil {
+		return err
+	}
+	from, err := association(state, uint32(c.QP.Query().DestQPN), !client)
+	if err != nil {
+		return err
+	}
+	for i, do := range []func() error{
+		func() error { return s.Accept(into) },
+		func() error { return s.Seal(from) },
+		func() error { return c.open(s) },
+	} {
+		if err := do(); err != nil {
+			return err
+		}
+		step := byte(i + 1)
+		if _, err := t.Write([]byte{step}); err != nil {
+			return err
+		}
+		var said [1]byte
+		if _, err := io.ReadFull(t, said[:]); err != nil {
+			return err
+		}
+		if said[0] != step {
+			return fmt.Errorf("the peer says step %d, where %d is due", said[0], step)
+		}
+	}
+	return nil
+}
+
+func (c *Conn) open(s *verbs.Sealing) error {
+	switch {
+	case s.State() != verbs.SecuritySealed:
+		return errors.New("the peer says that it seals its packets, and does not")
+	case c.Open == nil:
+		return nil
+	}
+	return c.Open()
+}
+
+// exporterLabel is that of RFC 8446 7.5.
+const exporterLabel = "EXPORTER-rocev2-psp"
+
+// association returns that of an SPI, for packets in a direction.
+func association(state *tls.ConnectionState, spi uint32, toClient bool) (verbs.Association, error) {
+	var direction [5]byte
+	if toClient {
+		direction[4] = 1
+	}
+	secret, err := state.ExportKeyingMaterial(exporterLabel, direction[:], psp.MasterKeyLen)
+	if err != nil {
+		return verbs.Association{}, fmt.Errorf("derive a key: %w", err)
+	}
+	var master psp.MasterKeys
+	master.Rotate((*[psp.MasterKeyLen]byte)(secret))
+	clear(secret)
+	v := versionOf(state.CipherSuite)
+	key, _ := master.Derive(v, spi)
+	return verbs.Association{SPI: spi, Version: v, Key: key}, nil
+}
+
+// versionOf returns the algorithm for packets that is as strong as that of TLS.
+func versionOf(suite uint16) verbs.SealVersion {
+	if suite == tls.TLS_AES_128_GCM_SHA256 {
+		return verbs.SealGCM128
+	}
+	return verbs.SealGCM256
+}
+
+// MTU returns the path MTU for a queue pair whose connection is to be secured,
+// 0 where that is the one of others.
+func MTU(q *verbs.QP, peer netip.Addr) (verbs.MTU, error) {
+	m := q.Device().SealedMTU(peer)
+	switch {
+	case m == 0:
+		return 0, verbs.ErrNotSealing
+	case m < q.Endpoint().PathMTU:
+		return m, nil
+	}
+	return 0, nil
+}
+
+// hostOf returns the name that a certificate is for, of what was dialled.
+func hostOf(addr string) string {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		host = addr
+	}
+	if a, err := netip.ParseAddr(host); err == nil {
+		return a.WithZone("").String()
+	}
+	return host
+}

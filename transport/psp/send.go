@@ -1,0 +1,139 @@
+package psp
+
+import (
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/gosoftroce/rocev2/rocev2/psp"
+	"github.com/gosoftroce/rocev2/transport"
+)
+
+// ErrNoKey is why packets of a path do not leave whose security association has
+// no key.
+var ErrNoKey = errors.New("psp: the security association has no key, or has ended; packets do not leave in clear instead")
+
+// arenaBytes is the room for packets that are sealed: those of some runs.
+const arenaBytes = 256 << 10
+
+const udpLen = 8
+
+// sealing is the state of Send.
+type sealing struct {
+	port  uint16             // of the link
+	batch *transport.TxBatch // of sealed packets; nil: there was none
+	first int                // of the caller's batch, the packet that batch begins with
+	view  transport.TxBatch
+	fail  transport.SendError
+
+	// What the latest packets were sealed with.
+	path *transport.Path
+	by   *sender
+	all  *map[association]*sender
+	head psp.Header
+	udp  [udpLen]byte
+}
+
+// Send seals packets whose paths have an SPI, and passes all to the link
+// inside, in their order.
+func (l *Link) Send(b *transport.TxBatch) error {
+	s := &l.tx
+	if sealedFrom(b, 0) == b.Len() {
+		return l.Link.Send(b)
+	}
+	s.fail = transport.SendError{}
+	for i := 0; i < b.Len(); {
+		last := sealedFrom(b, i)
+		if last > i {
+			b.View(&s.view, i, last)
+			if err := s.note(l.Link.Send(&s.view), i); err != nil {
+				return err
+			}
+			i = last
+			continue
+		}
+		last, err := l.sendSealed(b, i)
+		if err != nil {
+			return err
+		}
+		i = last
+	}
+	s.view = transport.TxBatch{} // it is the caller's
+	return s.fail.Result()
+}
+
+// sealedFrom returns the first packet from i on whose path has an SPI, or how
+// many packets there are.
+func sealedFrom(b *transport.TxBatch, i int) int {
+	for ; i < b.Len(); i++ {
+		if _, path := b.Packet(i); path.SPI != 0 {
+			break
+		}
+	}
+	return i
+}
+
+// sendSealed seals and sends packets of b from first on that have an SPI. It
+// returns the first one that it has not taken.
+func (l *Link) sendSealed(b *transport.TxBatch, first int) (last int, err error) {
+	s := &l.tx
+	if s.batch == nil {
+		s.batch = transport.NewSealedBatch(arenaBytes)
+	}
+	s.batch.Reset()
+	for last = first; last < b.Len(); last++ {
+		_, path := b.Packet(last)
+		if path.SPI == 0 {
+			break
+		}
+		if path != s.path || l.senders.Load() != s.all {
+			s.choose(path, l.senders.Load())
+		}
+		if s.by == nil {
+			break
+		}
+		room := s.batch.Room()
+		if room == nil {
+			break
+		}
+		r := b.Run(last, false)
+		b.Seal(&r, netip.AddrPortFrom(l.Addr(), s.port))
+		binary.BigEndian.PutUint16(s.udp[4:], uint16(udpLen+len(r.Data)))
+		s.head.IV = s.by.iv.Load() + 1
+		s.by.iv.Store(s.head.IV)
+		s.batch.Commit(len(s.by.key.Seal(room[:0], &s.head, s.udp[:], r.Data)), path)
+	}
+	if last == first { // the association of the first one has no key
+		_, path := b.Packet(first)
+		s.fail.Add(first, 1, fmt.Errorf("to %v with SPI 0x%08x: %w", path.Dst, path.SPI, ErrNoKey))
+		l.counters.noKey.Add(1)
+		return first + 1, nil
+	}
+	l.counters.sealed.Add(uint64(last - first))
+	return last, s.note(l.Link.Send(s.batch), first)
+}
+
+// choose looks up what packets of a path are sealed with.
+func (s *sealing) choose(path *transport.Path, all *map[association]*sender) {
+	s.path, s.all = path, all
+	s.by = (*all)[association{path.Dst, path.SPI}]
+	s.head = psp.Header{Next: psp.UDP, SPI: path.SPI}
+	binary.BigEndian.PutUint16(s.udp[:], cmp.Or(path.SrcPort, s.port))
+	binary.BigEndian.PutUint16(s.udp[2:], path.Port(s.port))
+}
+
+// note takes what a Send of the link inside has returned, whose first packet is
+// packet first of the caller. It returns what ends the caller's Send.
+func (s *sealing) note(err error, first int) error {
+	if err == nil {
+		return nil
+	}
+	var failed *transport.SendError
+	if errors.As(err, &failed) {
+		s.fail.Add(first+failed.Index, failed.Failed, failed.Err)
+		return nil
+	}
+	return err
+}
