@@ -2,6 +2,7 @@ package conformance_test
 
 import (
 	"github.com/gosoftroce/rocev2/rocev2"
+	"github.com/gosoftroce/rocev2/rocev2/mad"
 	"github.com/gosoftroce/rocev2/transport"
 )
 
@@ -52,6 +53,14 @@ var formFaults = []fault{
 					qpn = n
 				}
 				return answer
+			},
+			tx: func(p *rocev2.Packet) bool { // by the connection manager
+				if _, m, _ := mad.Parse(p.Payload); m != nil {
+					if rep, ok := m.(*mad.REP); ok {
+						qpn = uint64(rep.LocalQPN)
+					}
+				}
+				return true
 			},
 			rx: func(p *rocev2.Packet) bool {
 				if (uint64(p.BTH.DestQPN)^qpn)&0xfffff == 0 {
