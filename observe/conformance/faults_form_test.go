@@ -45,6 +45,15 @@ var formFaults = []fault{
 	{"a reserved opcode is a WRITE", replaces(rocev2.RCWriteOnly, 0x15), "wire/opcode-reserved"},
 	{"the service of an opcode is not looked at", replaces(rocev2.RCWriteOnly, byte(rocev2.UCWriteOnly)), "wire/opcode-service"},
 	{"a congestion notification is a WRITE", replaces(rocev2.RCWriteOnly, byte(rocev2.CNP)), "wire/cnp"},
+	{"a congestion notification ends the queue pair", endsAfter(op(rocev2.CNP)), "wire/cnp"},
+	{"a congestion notification is acknowledged", func() plant {
+		return plant{raw: func(p *transport.RxPacket) {
+			if p.Data[0] == byte(rocev2.CNP) {
+				p.Data = append([]byte{byte(rocev2.RCWriteOnly)}, p.Data[1:]...)
+				p.Data[8] |= 0x80
+			}
+		}}
+	}, "wire/cnp"},
 	{"QPNs have 20 bits", func() plant {
 		var qpn uint64
 		return plant{
