@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -77,6 +78,30 @@ func TestOwnLicense(t *testing.T) {
 	}
 	if _, err := s.ownLicense(); license == "NONE" && err == nil {
 		t.Error("a repository with a license makes packages that say that it has none")
+	}
+}
+
+// What a user has set for Go, in the environment or with "go env -w", does not
+// change what is built; where modules come from stays.
+func TestSettingsOfTheUser(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "env")
+	if err := os.WriteFile(file, []byte("GOFLAGS=-tags=other\nGOAMD64=v3\nGOPROXY=https://proxy.example\nGOTOOLCHAIN=local\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("GOENV", file)
+	t.Setenv("GOFLAGS", "")
+	t.Setenv("GOAMD64", "")
+	t.Setenv("GOPROXY", "")
+	t.Setenv("GOARCH", "riscv64")
+	s := &source{dir: t.TempDir()}
+	for name, want := range map[string]string{"GOFLAGS": "", "GOAMD64": "v1", "GOPROXY": "https://proxy.example", "GOARCH": runtime.GOARCH} {
+		got, err := s.run(t.Context(), []string{"GOARM64="}, "go", "env", name)
+		if name == "GOAMD64" && runtime.GOARCH != "amd64" {
+			continue
+		}
+		if err != nil || strings.TrimSpace(string(got)) != want {
+			t.Errorf("%s=%q (%v), want %q", name, strings.TrimSpace(string(got)), err, want)
+		}
 	}
 }
 
