@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"strconv"
 	"syscall"
 	"time"
@@ -81,7 +82,7 @@ could be tested, else 0.`,
 	fs.IntVar(&f.cm, "cm", 0, "connect to a program that listens on this RDMA-CM `port`, instead of asking a target")
 	fs.StringSliceVar(&f.run, "run", nil, "test the rules whose names fit a `pattern` with * and ?; may be repeated")
 	fs.BoolVar(&f.list, "list", false, "print the rules and end")
-	fs.StringVarP(&f.out, "out", "o", "", "write report.md, report.json and a capture for each rule that has not passed into a `directory`")
+	fs.StringVarP(&f.out, "out", "o", "", "write report.html, report.md, report.json and a capture for each rule that has not passed into a `directory`")
 	fs.BoolVar(&f.json, "json", false, "print the report as a JSON object")
 	fs.StringVar(&f.kind, "kind", "", "take the known deviations of this `kind` of peer, such as linux-rxe, as no failures; none: of no kind (default: the kind that the target tells)")
 	fs.DurationVar(&f.timeout, "timeout", 2*time.Second, "how long to wait for an answer")
@@ -164,6 +165,11 @@ func (f *conformanceFlags) test(ctx context.Context, io streams, host string, ru
 	if err != nil {
 		return err
 	}
+	if f.out != "" { // what is wrong with it is said before the test, not after
+		if err := os.MkdirAll(f.out, 0o755); err != nil {
+			return err
+		}
+	}
 	link, err := f.openLink(io, peer)
 	if err != nil {
 		return err
@@ -181,20 +187,10 @@ func (f *conformanceFlags) test(ctx context.Context, io streams, host string, ru
 		c.OnResult = func(r *conformance.Result) { fmt.Fprint(io.out, r.Text()) }
 	}
 	report, err := conformance.Run(ctx, c)
-	if err != nil {
+	if report == nil {
 		return err
 	}
-	if f.out != "" {
-		if err := report.WriteDir(f.out); err != nil {
-			return err
-		}
-	}
-	if f.json {
-		err = report.WriteJSON(io.out)
-	} else {
-		_, err = fmt.Fprintf(io.out, "\n%s\n%s\n", report.Peer(), report.Summary())
-	}
-	if err != nil {
+	if err := errors.Join(err, f.show(io, report)); err != nil {
 		return err
 	}
 	switch {
@@ -204,6 +200,19 @@ func (f *conformanceFlags) test(ctx context.Context, io streams, host string, ru
 		return errors.New("nothing could be tested")
 	}
 	return nil
+}
+
+// show writes the report to where it is wanted.
+func (f *conformanceFlags) show(io streams, report *conformance.Report) error {
+	var failed error
+	if f.out != "" {
+		failed = report.WriteDir(f.out)
+	}
+	if f.json {
+		return errors.Join(failed, report.WriteJSON(io.out))
+	}
+	_, err := fmt.Fprintf(io.out, "\n%s\n%s\n", report.Peer(), report.Summary())
+	return errors.Join(failed, err)
 }
 
 // openLink opens the UDP port that packets are sent from. Where the peer is on

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -14,6 +16,8 @@ import (
 
 	"github.com/gosoftroce/rocev2/fabric"
 	"github.com/gosoftroce/rocev2/observe/conformance"
+	"github.com/gosoftroce/rocev2/observe/conformance/rules"
+	"github.com/gosoftroce/rocev2/observe/conformance/stage"
 	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/transport"
 )
@@ -235,27 +239,102 @@ func TestFloods(t *testing.T) {
 	}
 }
 
-// TestInterrupted: the end of the context ends the test.
+// TestInterrupted: the end of the context ends the test, and what was tested
+// until then is in the report.
 func TestInterrupted(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		link, other := fabric.Pair(netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2"))
 		defer other.Close()
-		_, err := conformance.Run(ctx, conformance.Config{Link: link, Dial: lying(t, well), OnResult: func(*conformance.Result) { cancel() }})
-		if !errors.Is(err, context.Canceled) {
-			t.Errorf("%v", err)
+		told := 0
+		r, err := conformance.Run(ctx, conformance.Config{Link: link, Dial: lying(t, well), OnResult: func(*conformance.Result) {
+			if told++; told == 2 {
+				time.AfterFunc(time.Second, cancel) // in the middle of the third
+			}
+		}})
+		if !errors.Is(err, context.Canceled) || r == nil {
+			t.Fatalf("%v, %v", r, err)
+		}
+		if len(r.Results) != len(rules.All()) || told != 2 || r.Count(conformance.Fail) == 0 || r.Elapsed == 0 {
+			t.Errorf("%s; %d were told", r.Summary(), told)
+		}
+		for _, res := range r.Results[2:] {
+			if res.Verdict != conformance.NotTested || res.Why != "the test was interrupted before" || len(res.Steps) > 0 {
+				t.Errorf("%s", res.Text())
+			}
 		}
 	})
 }
 
-// TestMarkdownOfStrangers: what a peer says of itself becomes no markup.
-func TestMarkdownOfStrangers(t *testing.T) {
+// TestReportsOfStrangers: what a peer says of itself becomes no markup.
+func TestReportsOfStrangers(t *testing.T) {
 	t.Parallel()
-	r := conformance.Report{Target: conformance.Target{Kind: "a|b", Release: "<script>", Device: "`x`", MTU: rocev2.MTU1024.Bytes()}}
-	var b strings.Builder
-	if _, err := r.WriteTo(&b); err != nil || strings.Contains(b.String(), "<script>") {
+	all, err := conformance.Select([]string{"send/only"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := conformance.Report{
+		Target:  conformance.Target{Kind: "a|b", Release: "<script>", Device: "`x` [link](http://example.com)", MTU: rocev2.MTU1024.Bytes(), Services: []string{"<b>"}},
+		Results: []*conformance.Result{{Rule: all[0], Record: stage.Record{Verdict: conformance.Fail, Came: "<i>", Why: "\"&", Steps: []string{"</pre>"}}, Capture: "send-only.pcapng"}},
+	}
+	var b, h strings.Builder
+	if _, err := r.WriteTo(&b); err != nil || strings.Contains(b.String(), "<script>") || strings.Contains(b.String(), "](http") {
 		t.Errorf("%v: %s", err, b.String())
+	}
+	if err := r.WriteHTML(&h); err != nil {
+		t.Fatal(err)
+	}
+	for _, bad := range []string{"<script>", "<b>", "<i>", "\n</pre>"} {
+		if strings.Contains(h.String(), bad) {
+			t.Errorf("the page has %s:\n%s", bad, h.String())
+		}
+	}
+	for _, want := range []string{`class="fail">fail<`, `<a href="send-only.pcapng">`, "&lt;/pre&gt;", "1 rules: 0 pass, 1 fail"} {
+		if !strings.Contains(h.String(), want) {
+			t.Errorf("the page has no %s:\n%s", want, h.String())
+		}
+	}
+}
+
+// TestWriteDir: a report takes the place of an earlier one, captures of rules
+// that pass now included. Other files stay.
+func TestWriteDir(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "a", "b")
+	list, err := conformance.Select([]string{"send/only", "read/only"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := func() string {
+		var all []string
+		files, err := os.ReadDir(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range files {
+			all = append(all, f.Name())
+		}
+		return strings.Join(all, " ")
+	}
+	for _, c := range []struct {
+		fault fault
+		want  string
+	}{
+		{fault{plant: sends(lost)}, "read-only.pcapng report.html report.json report.md send-only.pcapng"},
+		{fault{plant: func() plant { return plant{} }}, "mine.pcapng report.html report.json report.md"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			if err := c.fault.run(t, list).WriteDir(dir); err != nil {
+				t.Fatal(err)
+			}
+		})
+		if got := names(); got != c.want {
+			t.Errorf("the directory has %s, not %s", got, c.want)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "mine.pcapng"), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

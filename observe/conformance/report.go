@@ -1,14 +1,19 @@
 package conformance
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/gosoftroce/rocev2/observe/conformance/rules"
 )
 
 // Report is what came of all rules.
@@ -128,41 +133,51 @@ func (r *Report) writeFindings(b *strings.Builder) {
 	}
 }
 
-// cell makes text that a peer may have chosen fit for a table.
+// cell makes text that a peer may have chosen fit for a table: it is no markup,
+// and no link.
 func cell(s string) string {
-	return strings.NewReplacer("|", `\|`, "\n", " ", "<", "&lt;", "`", "'").Replace(s)
+	return strings.NewReplacer("|", `\|`, "\n", " ", "<", "&lt;", "`", "'", "](", "]&#40;").Replace(s)
 }
 
-// WriteDir writes report.md, report.json, and a capture for each rule that has
-// not passed into a directory, which it makes.
+// WriteDir writes report.html, report.md, report.json, and a capture for each
+// rule that has not passed into a directory, which it makes. Captures of an
+// earlier report there are removed.
 func (r *Report) WriteDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
+	}
+	for _, rule := range rules.All() {
+		old := Result{Rule: rule}
+		if err := os.Remove(filepath.Join(dir, old.fileName(captureExt))); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
 	}
 	for _, res := range r.Results {
 		if len(res.capture) == 0 {
 			continue
 		}
-		res.Capture = res.fileName(".pcapng")
+		res.Capture = res.fileName(captureExt)
 		if err := os.WriteFile(filepath.Join(dir, res.Capture), res.capture, 0o644); err != nil {
 			return err
 		}
 	}
-	for name, write := range map[string]func(io.Writer) error{
-		"report.json": r.WriteJSON,
-		"report.md":   func(w io.Writer) error { _, err := r.WriteTo(w); return err },
+	for _, file := range []struct {
+		name  string
+		write func(io.Writer) error
+	}{
+		{"report.json", r.WriteJSON},
+		{"report.md", func(w io.Writer) error { _, err := r.WriteTo(w); return err }},
+		{"report.html", r.WriteHTML},
 	} {
-		f, err := os.Create(filepath.Join(dir, name))
-		if err != nil {
+		var b bytes.Buffer
+		if err := file.write(&b); err != nil {
 			return err
 		}
-		err = write(f)
-		if e := f.Close(); err == nil {
-			err = e
-		}
-		if err != nil {
+		if err := os.WriteFile(filepath.Join(dir, file.name), b.Bytes(), 0o644); err != nil {
 			return err
 		}
 	}
 	return nil
 }
+
+const captureExt = ".pcapng"

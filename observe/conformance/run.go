@@ -52,8 +52,12 @@ const (
 // errGone says why a rule is not tried.
 var errGone = errors.New("the target does not answer any more: see the rules before")
 
+// errInterrupted says why a rule is not tried.
+var errInterrupted = errors.New("the test was interrupted before")
+
 // Run tests the rules one after the other. The error is about this side, or
-// about a target that was never there; what the peer does is in the report.
+// about a target that was never there; what the peer does is in the report. If
+// ctx ends, there is a report of what was tested until then, beside the error.
 func Run(ctx context.Context, c Config) (*Report, error) {
 	if c.Rules == nil {
 		c.Rules = rules.All()
@@ -73,17 +77,19 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 	report := &Report{Target: target, Local: r.local, Started: start}
 	for i := range c.Rules {
 		res := &Result{Rule: c.Rules[i]}
-		r.try(ctx, res)
-		if ctx.Err() != nil {
-			return report, errors.Join(context.Cause(ctx), r.stage.Close())
-		}
 		report.Results = append(report.Results, res)
-		if c.OnResult != nil {
+		if ctx.Err() == nil {
+			r.try(ctx, res)
+		}
+		switch {
+		case ctx.Err() != nil && res.Verdict == NotTested:
+			res.Record, res.capture = stage.Record{Why: errInterrupted.Error()}, nil
+		case c.OnResult != nil:
 			c.OnResult(res)
 		}
 	}
 	report.Elapsed = time.Since(start)
-	return report, r.stage.Close()
+	return report, errors.Join(context.Cause(ctx), r.stage.Close())
 }
 
 type runner struct {
