@@ -2,6 +2,7 @@ package conformance_test
 
 import (
 	"strings"
+	"time"
 
 	"github.com/gosoftroce/rocev2/observe/conformance/stage"
 	"github.com/gosoftroce/rocev2/rocev2"
@@ -184,6 +185,16 @@ var requesterFaults = []fault{
 		"retry/same retry/early retry/count retry/seven retry/write-resume retry/progress retry/nak-progress requester/nak-sequence rnr/waits rnr/count rnr/infinite requester/fence-lost requester/implied-read requester/read-icrc"},
 	{"the rest of a READ is not asked for", sends(func(p *rocev2.Packet) bool { return !anyRead(p) || p.BTH.PSN == first }), "retry/read-resume requester/read-gap"},
 	{"requests are sent twice at once", twice(op(rocev2.RCWriteOnly, rocev2.RCSendOnly)), "retry/early retry/count retry/zero retry/seven rnr/waits"},
+	{"a request comes again although it has failed", func() plant {
+		sent := map[rocev2.QPN]bool{}
+		return plant{late: func(p *rocev2.Packet) time.Duration {
+			if !is(p, rocev2.RCWriteOnly) || sent[p.BTH.DestQPN] {
+				return 0
+			}
+			sent[p.BTH.DestQPN] = true
+			return 320 * time.Millisecond
+		}}
+	}, "retry/count retry/zero retry/seven"},
 	{"the rest of a READ has the length of all", repeats(func(p *rocev2.Packet, _ int) bool {
 		if anyRead(p) && p.BTH.PSN != first {
 			p.RETH.Length += stage.MTU

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/gosoftroce/rocev2/observe/conformance"
 	"github.com/gosoftroce/rocev2/observe/conformance/rules"
@@ -26,6 +27,7 @@ type plant struct {
 	rx   func(*rocev2.Packet) bool             // a packet that comes; false loses it
 	tx   func(*rocev2.Packet) bool             // a packet that is sent; false loses it
 	more func(*rocev2.Packet) []*rocev2.Packet // what is sent after a packet
+	late func(*rocev2.Packet) time.Duration    // after which a packet is sent again; 0 is never
 	says func(command, answer string) string   // what the target answers
 }
 
@@ -60,8 +62,20 @@ func (f *faulty) Send(b *transport.TxBatch) error {
 		for _, p := range all {
 			out.Commit(len(p.AppendTo(out.Room()[:0])), path)
 		}
+		if f.late != nil {
+			f.sendLater(f.late(&p), &p, path)
+		}
 	}
 	return f.Link.Send(out)
+}
+
+func (f *faulty) sendLater(after time.Duration, p *rocev2.Packet, path *transport.Path) {
+	if after == 0 {
+		return
+	}
+	b := transport.NewTxBatch(1)
+	b.Commit(len(p.AppendTo(b.Room()[:0])), path)
+	time.AfterFunc(after, func() { _ = f.Link.Send(b) }) // a link that is closed has no peer
 }
 
 func (f *faulty) Recv(b *transport.RxBatch) (int, error) {
