@@ -33,6 +33,7 @@ type conformanceFlags struct {
 	out     string
 	kind    string
 	cm      int
+	again   int
 	json    bool
 	timeout time.Duration
 	quiet   time.Duration
@@ -88,6 +89,7 @@ could be tested, else 0.`,
 	fs.DurationVar(&f.timeout, "timeout", 2*time.Second, "how long to wait for an answer")
 	fs.DurationVar(&f.quiet, "quiet", 200*time.Millisecond, "how long a peer must be silent where it may not answer")
 	fs.DurationVar(&f.limit, "limit", 30*time.Second, "how long one rule may take")
+	fs.IntVar(&f.again, "again", 0, "how often to try a rule again that has failed: for a network that loses packets")
 	fs.BoolVar(&f.serve, "serve", false, "be the target of this software, on the device, until interrupted")
 	fs.BoolVar(&f.helper, "helper", false, "print the source of a target for libibverbs, in C, and end")
 	return cmd
@@ -105,6 +107,9 @@ func (f *conformanceFlags) command(ctx context.Context, io streams, host string)
 	}
 	if err := checkPort(f.port); err != nil {
 		return err
+	}
+	if f.again < 0 || f.again > 100 {
+		return usagef("--again %d: it is from 0 to 100", f.again)
 	}
 	if f.cm < 0 || f.cm > 65535 {
 		return usagef("--cm %d: a port is a number from 1 to 65535", f.cm)
@@ -175,7 +180,7 @@ func (f *conformanceFlags) test(ctx context.Context, io streams, host string, ru
 		return err
 	}
 	c := conformance.Config{
-		Rules: rules, Link: link, Listener: uint16(f.cm), Peer: peer, Timeout: f.timeout, Quiet: f.quiet, Limit: f.limit, Kind: f.kind,
+		Rules: rules, Link: link, Listener: uint16(f.cm), Peer: peer, Timeout: f.timeout, Quiet: f.quiet, Limit: f.limit, Kind: f.kind, Again: f.again,
 		Dial: func(ctx context.Context) (net.Conn, error) {
 			// From the address that packets come from: a target may
 			// insist on that.

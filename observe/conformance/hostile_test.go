@@ -267,6 +267,38 @@ func TestInterrupted(t *testing.T) {
 	})
 }
 
+// TestAgain: a rule that failed because a packet was lost passes when it is
+// tried again, and the report says so. What always fails, fails.
+func TestAgain(t *testing.T) {
+	t.Parallel()
+	list, err := conformance.Select([]string{"send/only", "read/only", "atomic/fetch-add"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		acks := 0
+		f := fault{plant: sends(func(p *rocev2.Packet) bool {
+			if isACK(p) {
+				acks++
+			}
+			return acks != 1 && !is(p, rocev2.RCAtomicAcknowledge)
+		})}
+		r := f.runAgain(t, list, 2)
+		if want := "3 rules: 2 pass, 1 fail, 0 deviations known, 0 not tested; 1 of those that pass failed at first"; r.Summary() != want {
+			t.Errorf("%s, want %s", r.Summary(), want)
+		}
+		for i, tries := range []int{1, 0, 2} {
+			if res := r.Results[i]; len(res.Before) != tries || strings.Contains(res.Text(), "at first") != (tries > 0) {
+				t.Errorf("%s", res.Text())
+			}
+		}
+		var b strings.Builder
+		if _, err := r.WriteTo(&b); err != nil || !strings.Contains(b.String(), "## Passed, but not at first\n\n### send/only") {
+			t.Errorf("%v: %s", err, b.String())
+		}
+	})
+}
+
 // TestReportsOfStrangers: what a peer says of itself becomes no markup.
 func TestReportsOfStrangers(t *testing.T) {
 	t.Parallel()

@@ -38,8 +38,18 @@ func (r *Report) Count(v Verdict) int {
 
 // Summary counts the verdicts.
 func (r *Report) Summary() string {
-	return fmt.Sprintf("%d rules: %d pass, %d fail, %d deviations known, %d not tested",
+	text := fmt.Sprintf("%d rules: %d pass, %d fail, %d deviations known, %d not tested",
 		len(r.Results), r.Count(Pass), r.Count(Fail), r.Count(Known), r.Count(NotTested))
+	later := 0
+	for _, res := range r.Results {
+		if res.Verdict == Pass && len(res.Before) > 0 {
+			later++
+		}
+	}
+	if later > 0 {
+		text += fmt.Sprintf("; %d of those that pass failed at first", later)
+	}
+	return text
 }
 
 // Peer says what was tested.
@@ -59,6 +69,9 @@ func (r *Result) Text() string {
 
 // details are the lines that say what was not as it should be.
 func (r *Result) details() (lines [][2]string) {
+	for _, b := range r.Before {
+		lines = append(lines, [2]string{"at first", b})
+	}
 	for _, l := range [][2]string{{"why", r.Why}, {"sent", r.Sent}, {"expected", r.Expected}, {"came", r.Came}, {"capture", r.Capture}} {
 		if l[1] != "" && (r.Verdict != NotTested || l[0] == "why") {
 			lines = append(lines, l)
@@ -96,7 +109,7 @@ func (r *Report) WriteTo(w io.Writer) (int64, error) {
 
 // verdictLink is the verdict, with a link to what went wrong.
 func (r *Result) verdictLink() string {
-	if r.Verdict == Pass {
+	if r.Verdict == Pass && len(r.Before) == 0 {
 		return "pass"
 	}
 	return fmt.Sprintf("[%v](#%s)", r.Verdict, r.anchor())
@@ -109,15 +122,14 @@ func (r *Report) writeFindings(b *strings.Builder) {
 	for _, v := range []struct {
 		verdict Verdict
 		title   string
-	}{{Fail, "Failures"}, {Known, "Known deviations"}, {NotTested, "Not tested"}} {
-		if r.Count(v.verdict) == 0 {
-			continue
-		}
-		fmt.Fprintf(b, "\n## %s\n", v.title)
+	}{{Fail, "Failures"}, {Known, "Known deviations"}, {NotTested, "Not tested"}, {Pass, "Passed, but not at first"}} {
+		title := fmt.Sprintf("\n## %s\n", v.title)
 		for _, res := range r.Results {
-			if res.Verdict != v.verdict {
+			if res.Verdict != v.verdict || v.verdict == Pass && len(res.Before) == 0 {
 				continue
 			}
+			b.WriteString(title)
+			title = ""
 			fmt.Fprintf(b, "\n### %s\n\n%s.\n\n", res.ID, res.Rule.Text)
 			for _, l := range res.details() {
 				text := cell(l[1])

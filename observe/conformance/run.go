@@ -36,6 +36,10 @@ type Config struct {
 	Quiet   time.Duration // in which nothing may come; 0 means 200 ms
 	Limit   time.Duration // for one rule; 0 means 30 s
 
+	// Again is how often a rule that has failed is tried again. Where the
+	// network loses packets, it was not the peer that broke the rule.
+	Again int
+
 	// Kind is the kind of peer whose known deviations are no failures, in
 	// place of the one that the target says; "none" means that all are.
 	Kind string
@@ -111,11 +115,18 @@ func (r *runner) try(ctx context.Context, res *Result) {
 		res.Why = silence.Error()
 		return
 	}
-	if err := r.rule(ctx, res); err != nil {
-		r.gone++
-		return
+	for {
+		if err := r.rule(ctx, res); err != nil {
+			r.gone++
+			return
+		}
+		r.gone = 0
+		if res.Verdict != Fail || len(res.Before) >= r.cfg.Again {
+			break
+		}
+		res.Before = append(res.Before, fmt.Sprintf("expected %s; came %s", res.Expected, res.Came))
+		res.Record = stage.Record{}
 	}
-	r.gone = 0
 	if res.Verdict == Fail {
 		r.silent++
 	}
@@ -182,7 +193,9 @@ func (r *runner) rule(ctx context.Context, res *Result) error {
 	if res.Why = res.missing(target); res.Why != "" {
 		return nil
 	}
-	res.capture = r.stage.Play(ctx, m, target, res.Script, &res.Record)
+	if b := r.stage.Play(ctx, m, target, res.Script, &res.Record); b != nil {
+		res.capture = b // or that of the try before
+	}
 	if res.Verdict == Fail {
 		res.lookUp(target)
 	}
