@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -42,7 +43,7 @@ func (f *simFlags) manyFlags(fs *pflag.FlagSet) {
 
 // asked reports whether there is more than one run.
 func (f *sweepFlags) asked(plan *sweep.Plan) bool {
-	return f.seeds != "" || f.shard != "" || len(plan.Runs(1, 1)) > 1
+	return f.seeds != "" || f.shard != "" || plan.Size() > 1
 }
 
 // plan returns what is to be played.
@@ -77,7 +78,7 @@ func (f *simFlags) manyRuns(cmd *cobra.Command, io streams, p *sweep.Plan) error
 	}
 	for _, name := range []string{"trace", "print", "cores"} {
 		if cmd.Flags().Changed(name) {
-			return usagef("--%s is for one run, and there are %d: leave it out, or --seeds and the further values of --set", name, len(p.Runs(1, 1)))
+			return usagef("--%s is for one run, and there are %d: leave it out, or --seeds and the further values of --set", name, p.Size())
 		}
 	}
 	if f.many.jobs < 0 {
@@ -115,11 +116,13 @@ func (f *simFlags) sweep(ctx context.Context, io streams, p *sweep.Plan) error {
 	if err != nil {
 		return err
 	}
-	defer keep.Close()
 	known := map[int]bool{}
 	for _, r := range have {
 		known[r.Run] = true
-		f.line(io.out, r)
+		err = errors.Join(err, f.line(io.out, r))
+	}
+	if err != nil {
+		return errors.Join(err, keep.Close())
 	}
 	var left []sweep.Run
 	for _, r := range runs {
@@ -127,6 +130,7 @@ func (f *simFlags) sweep(ctx context.Context, io streams, p *sweep.Plan) error {
 			left = append(left, r)
 		}
 	}
+	done := len(runs) - len(left)
 	jobs := f.many.jobs
 	if jobs == 0 {
 		jobs = runtime.GOMAXPROCS(0)
@@ -137,25 +141,34 @@ func (f *simFlags) sweep(ctx context.Context, io streams, p *sweep.Plan) error {
 			return err
 		}
 		have = append(have, r)
+		done++
 		shown.clear()
-		f.line(io.out, r)
+		if err := f.line(io.out, r); err != nil {
+			return err
+		}
 		shown.say(func(ran time.Duration) string {
-			return fmt.Sprintf("%s: %d of %d runs, %v", p.Name, len(have), len(runs), ran)
+			return fmt.Sprintf("%s: %d of %d runs, %v", p.Name, done, len(runs), ran)
 		})
 		return nil
 	})
 	shown.clear()
+	played = errors.Join(played, keep.Close())
 	if played != nil {
-		played = fmt.Errorf("%d of %d runs have been played; with the same --out the same command goes on: %w", len(have), len(runs), played)
+		goesOn := ""
+		if f.out != "" {
+			goesOn = "; with the same --out the same command goes on"
+		}
+		played = fmt.Errorf("%d of %d runs have been played%s: %w", done, len(runs), goesOn, played)
 	}
 	return errors.Join(played, f.report(io.out, have))
 }
 
 // line writes the record of a run, with --json.
-func (f *simFlags) line(w io.Writer, r *sweep.Record) {
-	if f.json {
-		json.NewEncoder(w).Encode(r)
+func (f *simFlags) line(w io.Writer, r *sweep.Record) error {
+	if !f.json {
+		return nil
 	}
+	return json.NewEncoder(w).Encode(r)
 }
 
 // report writes the table, unless the output is records, and says what has
@@ -192,6 +205,9 @@ func (f *simFlags) records(p *sweep.Plan) ([]*sweep.Record, io.WriteCloser, erro
 		return nil, nil, fmt.Errorf("--out: %w", err)
 	}
 	have, err := sweep.Read(file, p.Digest())
+	if err == nil && len(have) > 0 { // two at once may have played the same run
+		have, err = sweep.Merge(have)
+	}
 	if err == nil {
 		err = endLine(file)
 	}
@@ -226,6 +242,17 @@ func endLine(file *os.File) error {
 	}
 }
 
+// mergeFlags says which flags a merge does not take: all but those of how the
+// records are shown.
+func mergeFlags(cmd *cobra.Command) (err error) {
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if !slices.Contains([]string{"merge", "json", "allow-failures"}, f.Name) && cmd.LocalFlags().Lookup(f.Name) != nil && err == nil {
+			err = usagef("--%s is for runs, and --merge plays none", f.Name)
+		}
+	})
+	return err
+}
+
 // mergeRuns reads the records of directories, or files, and reports on them.
 func (f *simFlags) mergeRuns(out io.Writer, names []string) error {
 	var lists [][]*sweep.Record
@@ -256,7 +283,9 @@ func (f *simFlags) mergeRuns(out io.Writer, names []string) error {
 		return fmt.Errorf("--merge: %w", err)
 	}
 	for _, r := range all {
-		f.line(out, r)
+		if err := f.line(out, r); err != nil {
+			return err
+		}
 	}
 	err = f.report(out, all)
 	if of := all[0].Of; len(all) < of {
