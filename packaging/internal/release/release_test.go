@@ -50,6 +50,24 @@ func TestBillOfMaterials(t *testing.T) {
 	}
 }
 
+// Pages name no file that is not beside them.
+func TestReferences(t *testing.T) {
+	t.Parallel()
+	files := []string{"/x/docs/conformance.md", "/x/docs/verbs.md", "/x/docs/inspect.md"}
+	for text, want := range map[string]string{
+		"docs/inspect.md explains":     "rocev2-inspect(7) explains",
+		"rules (docs/conformance.md).": "rules (rocev2-conformance(7)).",
+		"see verbs.md":                 "see https://github.com/gosoftroce/rocev2/blob/main/docs/verbs.md",
+		"report.md and README.md":      "report.md and README.md",
+		"x/verbs.md y-verbs.md":        "x/verbs.md y-verbs.md",
+		"inspect.md, conformance.md":   "rocev2-inspect(7), rocev2-conformance(7)",
+	} {
+		if got := string(refer([]byte(text), files)); got != want {
+			t.Errorf("%q is %q, want %q", text, got, want)
+		}
+	}
+}
+
 // The same files have the same bytes, whenever they are packed.
 func TestTarball(t *testing.T) {
 	t.Parallel()
