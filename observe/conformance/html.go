@@ -60,14 +60,19 @@ func (r *Report) WriteHTML(w io.Writer) error {
 	return err
 }
 
-// htmlText is what the rule asks for, and below it, folded, what went wrong.
+// htmlText is what the rule asks for, and below it, folded unless it is a
+// failure, what went wrong.
 func (r *Result) htmlText() string {
 	details := r.details()
 	if len(details) == 0 {
 		return html.EscapeString(r.Rule.Text)
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "<details><summary>%s</summary>\n<dl>\n", html.EscapeString(r.Rule.Text))
+	open := ""
+	if r.Verdict == Fail {
+		open = " open"
+	}
+	fmt.Fprintf(&b, "<details%s><summary>%s</summary>\n<dl>\n", open, html.EscapeString(r.Rule.Text))
 	for _, l := range details {
 		text := html.EscapeString(l[1])
 		if l[0] == "capture" {
