@@ -38,7 +38,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// TestConformanceInterrupted: what was tested before an interruption is written.
+// TestConformanceInterrupted: what was tested before an interruption is kept.
 func TestConformanceInterrupted(t *testing.T) {
 	t.Parallel()
 	s := serve(t, "conformance --serve")

@@ -70,10 +70,7 @@ docs/fabric.md explains what there is to be seen.`,
 		Args: f.arguments,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if f.many.merge {
-				if err := mergeFlags(cmd); err != nil {
-					return err
-				}
-				return f.mergeRuns(io.out, args)
+				return f.merge(cmd, io.out, args)
 			}
 			return f.run(cmd, io, args[0])
 		},

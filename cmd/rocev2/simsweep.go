@@ -116,20 +116,13 @@ func (f *simFlags) sweep(ctx context.Context, io streams, p *sweep.Plan) error {
 	if err != nil {
 		return err
 	}
-	known := map[int]bool{}
 	for _, r := range have {
-		known[r.Run] = true
 		err = errors.Join(err, f.line(io.out, r))
 	}
 	if err != nil {
 		return errors.Join(err, keep.Close())
 	}
-	var left []sweep.Run
-	for _, r := range runs {
-		if !known[r.Index] {
-			left = append(left, r)
-		}
-	}
+	left := without(runs, have)
 	done := len(runs) - len(left)
 	jobs := f.many.jobs
 	if jobs == 0 {
@@ -161,6 +154,20 @@ func (f *simFlags) sweep(ctx context.Context, io streams, p *sweep.Plan) error {
 		played = fmt.Errorf("%d of %d runs have been played%s: %w", done, len(runs), goesOn, played)
 	}
 	return errors.Join(played, f.report(io.out, have))
+}
+
+// without returns the runs that have no record.
+func without(runs []sweep.Run, have []*sweep.Record) (left []sweep.Run) {
+	known := map[int]bool{}
+	for _, r := range have {
+		known[r.Run] = true
+	}
+	for _, r := range runs {
+		if !known[r.Index] {
+			left = append(left, r)
+		}
+	}
+	return left
 }
 
 // line writes the record of a run, with --json.
@@ -242,15 +249,17 @@ func endLine(file *os.File) error {
 	}
 }
 
-// mergeFlags says which flags a merge does not take: all but those of how the
-// records are shown.
-func mergeFlags(cmd *cobra.Command) (err error) {
+// merge merges runs. It takes no flags but those of how records are shown.
+func (f *simFlags) merge(cmd *cobra.Command, out io.Writer, names []string) (err error) {
 	cmd.Flags().Visit(func(f *pflag.Flag) {
-		if !slices.Contains([]string{"merge", "json", "allow-failures"}, f.Name) && cmd.LocalFlags().Lookup(f.Name) != nil && err == nil {
+		if !slices.Contains([]string{"merge", "json", "allow-failures"}, f.Name) {
 			err = usagef("--%s is for runs, and --merge plays none", f.Name)
 		}
 	})
-	return err
+	if err != nil {
+		return err
+	}
+	return f.mergeRuns(out, names)
 }
 
 // mergeRuns reads the records of directories, or files, and reports on them.

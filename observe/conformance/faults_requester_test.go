@@ -45,13 +45,6 @@ func adds(more func(*rocev2.Packet) []*rocev2.Packet) func() plant {
 	return func() plant { return plant{more: more} }
 }
 
-// status is a fault of completions of requests: one status for another.
-func status(from, to string) func() plant {
-	return says("wc", func(_, answer string) string {
-		return strings.Replace(answer, "status="+from+" ", "status="+to+" ", 1)
-	})
-}
-
 // succeeds is a fault that completes with success what has failed.
 var succeeds = says("wc", func(_, answer string) string {
 	if s := parameter(answer, "status"); s != 0 {
