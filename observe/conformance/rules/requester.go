@@ -80,7 +80,7 @@ func responseRules() []Rule {
 	}
 }
 
-// sizeOf is what the target posts in most rules.
+// postLen is how many bytes the target posts in most rules.
 const postLen = 64
 
 // reply sends a response.
