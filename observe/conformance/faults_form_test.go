@@ -38,6 +38,8 @@ var formFaults = []fault{
 	{"P_Keys are compared with their member bit", drops(func(p *transport.RxPacket) bool { return p.Data[2]&0x80 == 0 }), "wire/pkey-limited"},
 	{"version is not checked", raws(func(p *transport.RxPacket) { p.Data[1] &= 0xf0 }), "wire/version"},
 	{"BECN and the bits after it are in the ICRC", drops(func(p *transport.RxPacket) bool { return p.Data[4] != 0 }), "wire/icrc-masked"},
+	{"FECN is in the ICRC", drops(func(p *transport.RxPacket) bool { return p.Data[4]&0x80 != 0 }), "wire/icrc-masked"},
+	{"one of the reserved bits has to be zero", drops(func(p *transport.RxPacket) bool { return p.Data[8]&0x20 != 0 }), "wire/reserved"},
 	{"MigReq has to be set", drops(func(p *transport.RxPacket) bool { return p.Data[1]&0x40 == 0 }), "wire/migreq"},
 	{"reserved bits have to be zero", drops(func(p *transport.RxPacket) bool { return p.Data[8]&0x7f != 0 }), "wire/reserved"},
 	{"solicited events are not understood", drops(func(p *transport.RxPacket) bool { return p.Data[1]&0x80 != 0 }), "wire/solicited"},

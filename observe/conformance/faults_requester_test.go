@@ -86,6 +86,13 @@ var requesterFaults = []fault{
 		p.Imm = 0x04030201
 		return true
 	}), "requester/send-imm"},
+	{"a WRITE with immediate data has none", renames(op(rocev2.RCWriteLastImm), rocev2.RCWriteLast), "requester/send-imm"},
+	{"operands of COMPARE_SWAP are mixed up", sends(func(p *rocev2.Packet) bool {
+		if is(p, rocev2.RCCompareSwap) {
+			p.AtomicETH.SwapAdd, p.AtomicETH.Compare = p.AtomicETH.Compare, p.AtomicETH.SwapAdd
+		}
+		return true
+	}), "requester/atomic"},
 	{"packets are cut at 512 bytes", sends(func(p *rocev2.Packet) bool {
 		p.Payload = p.Payload[:min(len(p.Payload), 512)]
 		return true

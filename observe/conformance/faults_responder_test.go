@@ -159,6 +159,17 @@ var responderFaults = []fault{
 		p.AtomicETH.SwapAdd, p.AtomicETH.Compare = p.AtomicETH.Compare, p.AtomicETH.SwapAdd
 	}), "atomic/compare-swap"},
 	{"FETCH_ADD has 32 bits", takes(op(rocev2.RCFetchAdd), func(p *rocev2.Packet) { p.AtomicETH.SwapAdd &= 1<<32 - 1 }), "atomic/fetch-add"},
+	{"FETCH_ADD ends at the largest number", func() plant {
+		word := map[rocev2.QPN]uint64{}
+		return plant{rx: func(p *rocev2.Packet) bool {
+			if is(p, rocev2.RCFetchAdd) {
+				w := max(word[p.BTH.DestQPN], 40)
+				p.AtomicETH.SwapAdd = min(p.AtomicETH.SwapAdd, 1<<64-1-w)
+				word[p.BTH.DestQPN] = w + p.AtomicETH.SwapAdd
+			}
+			return true
+		}}
+	}, "atomic/fetch-add"},
 	{"atomics take any address", takes(anyAtomic, func(p *rocev2.Packet) { p.AtomicETH.VA &^= 7 }), "atomic/unaligned"},
 	{"ATOMIC WRITE takes any address", takes(op(rocev2.RCAtomicWrite), func(p *rocev2.Packet) { p.RETH.VA &^= 7 }), "atomic-write/unaligned"},
 	{"FLUSH is not answered", answers(op(rocev2.RCFlush), lost), "flush/global duplicate/flush"},
