@@ -88,7 +88,7 @@ could be tested, else 0.`,
 	fs.StringVar(&f.kind, "kind", "", "take the known deviations of this `kind` of peer, such as linux-rxe, as no failures; none: of no kind (default: the kind that the target tells)")
 	fs.DurationVar(&f.timeout, "timeout", 2*time.Second, "how long to wait for an answer")
 	fs.DurationVar(&f.quiet, "quiet", 200*time.Millisecond, "how long a peer must be silent where it may not answer")
-	fs.DurationVar(&f.limit, "limit", 30*time.Second, "how long one rule may take")
+	fs.DurationVar(&f.limit, "limit", 0, "how long one rule may take (default: 30s, or four times --timeout)")
 	fs.IntVar(&f.again, "again", 0, "how often to try a rule again that has failed: for a network that loses packets")
 	fs.BoolVar(&f.serve, "serve", false, "be the target of this software, on the device, until interrupted")
 	fs.BoolVar(&f.helper, "helper", false, "print the source of a target for libibverbs, in C, and end")
@@ -101,7 +101,7 @@ func (f *conformanceFlags) command(ctx context.Context, io streams, host string)
 		return usageError{err}
 	}
 	for name, d := range map[string]time.Duration{"timeout": f.timeout, "quiet": f.quiet, "limit": f.limit} {
-		if d <= 0 {
+		if d < 0 || d == 0 && name != "limit" {
 			return usagef("--%s %v: it must be positive", name, d)
 		}
 	}

@@ -129,13 +129,13 @@ func (f *faulty) dial(ctx context.Context, dev *verbs.Device) net.Conn {
 
 // run tests rules against a device with the fault.
 func (f *fault) run(t *testing.T, list []conformance.Rule) *conformance.Report {
-	return f.runAgain(t, list, 0)
+	return f.runWith(t, conformance.Config{Rules: list})
 }
 
-func (f *fault) runAgain(t *testing.T, list []conformance.Rule, again int) *conformance.Report {
+func (f *fault) runWith(t *testing.T, c conformance.Config) *conformance.Report {
 	bad := &faulty{plant: f.plant()}
 	var dev *verbs.Device
-	c := conformance.Config{Rules: list, Again: again, Dial: func(context.Context) (net.Conn, error) { return bad.dial(t.Context(), dev), nil }}
+	c.Dial = func(context.Context) (net.Conn, error) { return bad.dial(t.Context(), dev), nil }
 	return against(t, c, func(l transport.Link) transport.Link {
 		bad.Wrapper = transport.Wrapper{Link: l}
 		return bad

@@ -267,6 +267,26 @@ func TestInterrupted(t *testing.T) {
 	})
 }
 
+// TestLimitOfSlowPeers: where answers may take long, so may a rule. A peer that
+// gives an answer just in time keeps the rule, however many there are.
+func TestLimitOfSlowPeers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		list, err := conformance.Select([]string{"send/zero"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		slow := fault{plant: says("wc", func(_, answer string) string {
+			time.Sleep(35 * time.Second)
+			return answer
+		})}
+		r := slow.runWith(t, conformance.Config{Rules: list, Timeout: 20 * time.Second})
+		if res := r.Results[0]; res.Verdict != conformance.Pass {
+			t.Errorf("%s", res.Text())
+		}
+	})
+}
+
 // TestAgain: a rule that failed because a packet was lost passes when it is
 // tried again, and the report says so. What always fails, fails.
 func TestAgain(t *testing.T) {
@@ -283,7 +303,7 @@ func TestAgain(t *testing.T) {
 			}
 			return acks != 1 && !is(p, rocev2.RCAtomicAcknowledge)
 		})}
-		r := f.runAgain(t, list, 2)
+		r := f.runWith(t, conformance.Config{Rules: list, Again: 2})
 		if want := "3 rules: 2 pass, 1 fail, 0 deviations known, 0 not tested; 1 of those that pass failed at first"; r.Summary() != want {
 			t.Errorf("%s, want %s", r.Summary(), want)
 		}

@@ -34,7 +34,7 @@ type Config struct {
 
 	Timeout time.Duration // for an answer that must come; 0 means 2 s
 	Quiet   time.Duration // in which nothing may come; 0 means 200 ms
-	Limit   time.Duration // for one rule; 0 means 30 s
+	Limit   time.Duration // for one rule; 0 means 30 s, or four times Timeout
 
 	// Again is how often a rule that has failed is tried again. Where the
 	// network loses packets, it was not the peer that broke the rule.
@@ -66,11 +66,8 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 	if c.Rules == nil {
 		c.Rules = rules.All()
 	}
-	for d, def := range map[*time.Duration]time.Duration{&c.Timeout: 2 * time.Second, &c.Quiet: 200 * time.Millisecond, &c.Limit: 30 * time.Second} {
-		if *d == 0 {
-			*d = def
-		}
-	}
+	c.Timeout, c.Quiet = cmp.Or(c.Timeout, 2*time.Second), cmp.Or(c.Quiet, 200*time.Millisecond)
+	c.Limit = cmp.Or(c.Limit, max(30*time.Second, 4*c.Timeout))
 	r := runner{cfg: &c, local: c.Link.Addr().WithZone("")}
 	start := time.Now()
 	target, err := r.ask(ctx)
