@@ -99,6 +99,20 @@ func TestOwnLicense(t *testing.T) {
 	}
 }
 
+// A folder that cannot be made is told before anything is built.
+func TestNoFolder(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	var log strings.Builder
+	_, err := Build(t.Context(), Config{Repository: t.TempDir(), Out: filepath.Join(file, "dist"), Platforms: Usual, Log: &log})
+	if err == nil || !strings.Contains(err.Error(), "not a directory") || log.Len() > 0 {
+		t.Errorf("%v: %s", err, log.String())
+	}
+}
+
 // What a user has set for Go, in the environment or with "go env -w", does not
 // change what is built; where modules come from stays.
 func TestSettingsOfTheUser(t *testing.T) {
