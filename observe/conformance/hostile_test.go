@@ -319,6 +319,31 @@ func TestAgain(t *testing.T) {
 	})
 }
 
+// TestKind: deviations are those of the kind that the tester says, and the
+// report still says what the target is.
+func TestKind(t *testing.T) {
+	t.Parallel()
+	list, err := conformance.Select([]string{"psn/stale"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for kind, want := range map[string]conformance.Verdict{"": conformance.Fail, "none": conformance.Fail, stage.LinuxRXE: conformance.Known} {
+		synctest.Test(t, func(t *testing.T) {
+			f := fault{plant: answers(anyRequest, func(p *rocev2.Packet) bool {
+				p.BTH.PSN = 0xffffff
+				return true
+			})}
+			r := f.runWith(t, conformance.Config{Rules: list, Kind: kind})
+			if res := r.Results[0]; res.Verdict != want {
+				t.Errorf("%q: %s", kind, res.Text())
+			}
+			if name := r.Peer(); !strings.HasPrefix(name, "rocev2 - ") && kind == "" || strings.Contains(name, ", taken for "+kind+" (") != (kind != "") {
+				t.Errorf("%q: %s", kind, name)
+			}
+		})
+	}
+}
+
 // TestReportsOfStrangers: what a peer says of itself becomes no markup.
 func TestReportsOfStrangers(t *testing.T) {
 	t.Parallel()

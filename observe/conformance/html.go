@@ -36,7 +36,7 @@ var htmlClass = [...]string{NotTested: "not", Pass: "pass", Fail: "fail", Known:
 func (r *Report) WriteHTML(w io.Writer) error {
 	var b strings.Builder
 	text := html.EscapeString
-	fmt.Fprintf(&b, htmlHead, text(r.Target.Kind+" "+r.Target.Release))
+	fmt.Fprintf(&b, htmlHead, text(r.Target.Name()))
 	fmt.Fprintf(&b, "<p><strong>%s.</strong>\n", r.Summary())
 	fmt.Fprintf(&b, "<p>Device %s, %v, path MTU up to %d; services: %s. From %v, %s.\n", text(r.Target.Device), r.Target.Addr, r.Target.MTU,
 		text(strings.Join(r.Target.Services, ", ")), r.Local, r.Started.UTC().Format(time.DateOnly))

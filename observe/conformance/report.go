@@ -54,7 +54,7 @@ func (r *Report) Summary() string {
 
 // Peer says what was tested.
 func (r *Report) Peer() string {
-	return fmt.Sprintf("%s %s (%s, %v)", r.Target.Kind, r.Target.Release, r.Target.Device, r.Target.Addr)
+	return fmt.Sprintf("%s (%s, %v)", r.Target.Name(), r.Target.Device, r.Target.Addr)
 }
 
 // Text is the line of a rule in a terminal, with what went wrong below it.
@@ -90,7 +90,7 @@ func (r *Report) WriteJSON(w io.Writer) error {
 // WriteTo writes the report in the form of Markdown.
 func (r *Report) WriteTo(w io.Writer) (int64, error) {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# RoCEv2 conformance of %s\n\n", cell(r.Target.Kind+" "+r.Target.Release))
+	fmt.Fprintf(&b, "# RoCEv2 conformance of %s\n\n", cell(r.Target.Name()))
 	fmt.Fprintf(&b, "%s.\n\n", r.Summary())
 	fmt.Fprintf(&b, "- device: %s, %v, path MTU up to %d\n- services: %s\n- from: %v, %s\n",
 		cell(r.Target.Device), r.Target.Addr, r.Target.MTU, cell(strings.Join(r.Target.Services, ", ")), r.Local, r.Started.UTC().Format(time.DateOnly))

@@ -159,9 +159,7 @@ func (r *runner) dial(ctx context.Context) (*stage.Conn, Target, error) {
 		conn.Close()
 		return nil, t, err
 	}
-	if r.cfg.Kind != "" {
-		t.Kind = r.cfg.Kind
-	}
+	t.TakenFor = r.cfg.Kind
 	return conn, t, nil
 }
 

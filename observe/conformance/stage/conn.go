@@ -70,13 +70,26 @@ const LinuxRXE = "linux-rxe"
 
 // Target is what a target says of itself.
 type Target struct {
-	Kind     string     `json:"kind"`    // "linux-rxe", "rocev2", or a vendor
-	Release  string     `json:"release"` // of its software
+	Kind     string     `json:"kind"`                // "linux-rxe", "rocev2", or a vendor
+	TakenFor string     `json:"taken_for,omitempty"` // the kind that the tester says it is; "" is that one
+	Release  string     `json:"release"`             // of its software
 	Device   string     `json:"device"`
 	Addr     netip.Addr `json:"address"`
 	MTU      int        `json:"mtu"`            // largest path MTU, in bytes
 	Bare     bool       `json:"bare,omitempty"` // it is a Listener
 	Services []string   `json:"capabilities"`
+}
+
+// Behaves returns the kind whose ways are expected of it.
+func (t *Target) Behaves() string { return cmp.Or(t.TakenFor, t.Kind) }
+
+// Name says what it is.
+func (t *Target) Name() string {
+	name := t.Kind + " " + t.Release
+	if t.TakenFor != "" && t.TakenFor != t.Kind {
+		name += ", taken for " + t.TakenFor
+	}
+	return name
 }
 
 // NewConn speaks over c. Every answer must come within the timeout.
