@@ -163,7 +163,7 @@ func New(cfg Config, links ...transport.Link) *Device {
 			s.start()
 		}
 	}
-	d.unwatch = transport.WatchPort(links[0], d.events.portChanged)
+	d.unwatch = transport.WatchPort(links[0], d.portChanged)
 	transport.TellUse(links[0], func() transport.Use { return d.use.report(d.stock.has(kindQP), d.parts) })
 	return d
 }

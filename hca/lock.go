@@ -93,7 +93,14 @@ func (s *shared) portLost(of *locked) {
 		t.unlock()
 	}
 	s.events.broadcast(ib.EventDeviceFatal)
+	s.handlers.run() // no lock may be given up after this
 	close(s.broken)
+}
+
+// portChanged raises the event for what has changed at the port.
+func (s *shared) portChanged(c transport.PortChange) {
+	s.events.portChanged(c)
+	s.handlers.run() // nothing else may happen for long
 }
 
 // locked is the engine of a shard, the lock that guards it, and what is done
