@@ -91,8 +91,8 @@ func TestEventsLeaveNothing(t *testing.T) {
 	t.Parallel()
 	for name, raise := range map[string]func(*Device) error{
 		"the link is lost":  func(d *Device) error { return d.shards[0].link.Close() },
-		"the port is down":  func(d *Device) error { d.portChanged(transport.PortWentDown); return nil },
-		"the port is there": func(d *Device) error { d.portChanged(transport.PortCameUp); return nil },
+		"the port is down":  func(d *Device) error { d.events.portChanged(transport.PortWentDown); return nil },
+		"the port is there": func(d *Device) error { d.events.portChanged(transport.PortCameUp); return nil },
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			o := newTestOwner(t)

@@ -97,12 +97,6 @@ func (s *shared) portLost(of *locked) {
 	close(s.broken)
 }
 
-// portChanged raises the event for what has changed at the port.
-func (s *shared) portChanged(c transport.PortChange) {
-	s.events.portChanged(c)
-	s.handlers.run() // nothing else may happen for long
-}
-
 // locked is the engine of a shard, the lock that guards it, and what is done
 // when that is given up.
 type locked struct {
