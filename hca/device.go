@@ -123,7 +123,7 @@ func New(cfg Config, links ...transport.Link) *Device {
 		own:      ownAddr{links[0].Addr(), links[0]},
 		contexts: map[*Context]struct{}{},
 	}
-	d.groups.dev = d
+	d.groups.dev, d.events.later = d, d.handlers.run
 	caps := links[0].Capabilities()
 	ec := engine.Config{
 		Addr: d.own.Addr, Port: caps.Port, Random: random32,

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/qp"
+	"github.com/gosoftroce/rocev2/transport"
 )
 
 // Events of an object go to the context that has made it, those of the port to
@@ -82,6 +83,31 @@ func TestDeviceFatal(t *testing.T) {
 			t.Error("it says so twice")
 		}
 	})
+}
+
+// What a handler of an event leaves for later is done, also where no lock is
+// given up after the event: a device that has failed has nothing more to do.
+func TestEventsLeaveNothing(t *testing.T) {
+	t.Parallel()
+	for name, raise := range map[string]func(*Device) error{
+		"the link is lost":  func(d *Device) error { return d.shards[0].link.Close() },
+		"the port is down":  func(d *Device) error { d.events.portChanged(transport.PortWentDown); return nil },
+		"the port is there": func(d *Device) error { d.events.portChanged(transport.PortCameUp); return nil },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			o := newTestOwner(t)
+			told := 0
+			o.HandleEvents(func(AsyncEvent) { o.dev.Later(func() { told++ }) })
+			synctest.Wait()
+			if err := raise(o.dev); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			if told != 1 {
+				t.Errorf("%s: %d calls, not 1", name, told)
+			}
+		})
+	}
 }
 
 // Queue pairs live on the shard that the vectors of their queues say.

@@ -159,6 +159,7 @@ type eventHub struct {
 	queues map[*eventQueue]struct{}
 	driven *Driven // of the device; nil without a driver
 	past   uint64  // events that closed queues have lost
+	later  func()  // does what handlers of events have left for later
 }
 
 func newEventHub() *eventHub { return &eventHub{queues: map[*eventQueue]struct{}{}} }
@@ -204,7 +205,8 @@ func (h *eventHub) lost() uint64 {
 	return n
 }
 
-// portChanged raises the event for what has changed at the port.
+// portChanged raises the event for what has changed at the port. No lock may be
+// given up for long after it.
 func (h *eventHub) portChanged(c transport.PortChange) {
 	switch c {
 	case transport.PortWentDown:
@@ -214,4 +216,5 @@ func (h *eventHub) portChanged(c transport.PortChange) {
 	case transport.PortAddrChanged:
 		h.broadcast(ib.EventGIDChange)
 	}
+	h.later()
 }

@@ -93,6 +93,7 @@ func (s *shared) portLost(of *locked) {
 		t.unlock()
 	}
 	s.events.broadcast(ib.EventDeviceFatal)
+	s.handlers.run() // no lock may be given up after this
 	close(s.broken)
 }
 

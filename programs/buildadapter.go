@@ -20,11 +20,12 @@ const (
 	adapterPackage = modulePath + "/programs/adapter"
 )
 
-// adapterFlags are for the linker. Without a build ID the same source has the
-// same bytes in every folder. Without preemption by signals no thread of
-// the program gets one. Without looks at the limits of its group of processes
-// the runtime keeps no files of them, and does not wake up each second. (What
-// the linker is told so takes the place of //go:debug.)
+// adapterFlags are for the linker. Without a build ID, and without what git
+// says of the folder, the same source has the same bytes in every folder.
+// Without preemption by signals no thread of the program gets one. Without
+// looks at the limits of its group of processes the runtime keeps no files of
+// them, and does not wake up each second. (What the linker is told so takes the
+// place of //go:debug.)
 const adapterFlags = "-s -w -buildid= -X=runtime.godebugDefault=asyncpreemptoff=1,containermaxprocs=0,updatemaxprocs=0"
 
 // ErrNoGo is returned where the adapter must be built and cannot be.
@@ -52,7 +53,7 @@ func BuildAdapter(ctx context.Context, file string) error {
 		return err
 	}
 	flags := adapterFlags + " -X=main.source=" + string(mark())
-	cmd := goCommand(ctx, tool, dir, "build", "-buildmode=c-shared", "-trimpath", "-tags=netgo,osusergo", "-ldflags="+flags, "-o", file, adapterPackage)
+	cmd := goCommand(ctx, tool, dir, "build", "-buildmode=c-shared", "-trimpath", "-buildvcs=false", "-tags=netgo,osusergo", "-ldflags="+flags, "-o", file, adapterPackage)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build the adapter: %w\n%s", err, out)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"strconv"
 	"syscall"
 	"time"
@@ -32,6 +33,7 @@ type conformanceFlags struct {
 	out     string
 	kind    string
 	cm      int
+	again   int
 	json    bool
 	timeout time.Duration
 	quiet   time.Duration
@@ -81,12 +83,13 @@ could be tested, else 0.`,
 	fs.IntVar(&f.cm, "cm", 0, "connect to a program that listens on this RDMA-CM `port`, instead of asking a target")
 	fs.StringSliceVar(&f.run, "run", nil, "test the rules whose names fit a `pattern` with * and ?; may be repeated")
 	fs.BoolVar(&f.list, "list", false, "print the rules and end")
-	fs.StringVarP(&f.out, "out", "o", "", "write report.md, report.json and a capture for each rule that has not passed into a `directory`")
+	fs.StringVarP(&f.out, "out", "o", "", "write report.html, report.md, report.json and a capture for each rule that has not passed into a `directory`")
 	fs.BoolVar(&f.json, "json", false, "print the report as a JSON object")
 	fs.StringVar(&f.kind, "kind", "", "take the known deviations of this `kind` of peer, such as linux-rxe, as no failures; none: of no kind (default: the kind that the target tells)")
 	fs.DurationVar(&f.timeout, "timeout", 2*time.Second, "how long to wait for an answer")
 	fs.DurationVar(&f.quiet, "quiet", 200*time.Millisecond, "how long a peer must be silent where it may not answer")
-	fs.DurationVar(&f.limit, "limit", 30*time.Second, "how long one rule may take")
+	fs.DurationVar(&f.limit, "limit", 0, "how long one rule may take (default: 30s, or four times --timeout)")
+	fs.IntVar(&f.again, "again", 0, "how often to try a rule again that has failed: for a network that loses packets")
 	fs.BoolVar(&f.serve, "serve", false, "be the target of this software, on the device, until interrupted")
 	fs.BoolVar(&f.helper, "helper", false, "print the source of a target for libibverbs, in C, and end")
 	return cmd
@@ -98,12 +101,15 @@ func (f *conformanceFlags) command(ctx context.Context, io streams, host string)
 		return usageError{err}
 	}
 	for name, d := range map[string]time.Duration{"timeout": f.timeout, "quiet": f.quiet, "limit": f.limit} {
-		if d <= 0 {
+		if d < 0 || d == 0 && name != "limit" {
 			return usagef("--%s %v: it must be positive", name, d)
 		}
 	}
 	if err := checkPort(f.port); err != nil {
 		return err
+	}
+	if f.again < 0 || f.again > 100 {
+		return usagef("--again %d: it is from 0 to 100", f.again)
 	}
 	if f.cm < 0 || f.cm > 65535 {
 		return usagef("--cm %d: a port is a number from 1 to 65535", f.cm)
@@ -164,12 +170,17 @@ func (f *conformanceFlags) test(ctx context.Context, io streams, host string, ru
 	if err != nil {
 		return err
 	}
+	if f.out != "" { // what is wrong with it is said before the test, not after
+		if err := os.MkdirAll(f.out, 0o755); err != nil {
+			return err
+		}
+	}
 	link, err := f.openLink(io, peer)
 	if err != nil {
 		return err
 	}
 	c := conformance.Config{
-		Rules: rules, Link: link, Listener: uint16(f.cm), Peer: peer, Timeout: f.timeout, Quiet: f.quiet, Limit: f.limit, Kind: f.kind,
+		Rules: rules, Link: link, Listener: uint16(f.cm), Peer: peer, Timeout: f.timeout, Quiet: f.quiet, Limit: f.limit, Kind: f.kind, Again: f.again,
 		Dial: func(ctx context.Context) (net.Conn, error) {
 			// From the address that packets come from: a target may
 			// insist on that.
@@ -181,20 +192,10 @@ func (f *conformanceFlags) test(ctx context.Context, io streams, host string, ru
 		c.OnResult = func(r *conformance.Result) { fmt.Fprint(io.out, r.Text()) }
 	}
 	report, err := conformance.Run(ctx, c)
-	if err != nil {
+	if report == nil {
 		return err
 	}
-	if f.out != "" {
-		if err := report.WriteDir(f.out); err != nil {
-			return err
-		}
-	}
-	if f.json {
-		err = report.WriteJSON(io.out)
-	} else {
-		_, err = fmt.Fprintf(io.out, "\n%s\n%s\n", report.Peer(), report.Summary())
-	}
-	if err != nil {
+	if err := errors.Join(err, f.show(io, report)); err != nil {
 		return err
 	}
 	switch {
@@ -204,6 +205,19 @@ func (f *conformanceFlags) test(ctx context.Context, io streams, host string, ru
 		return errors.New("nothing could be tested")
 	}
 	return nil
+}
+
+// show writes the report to where it is wanted.
+func (f *conformanceFlags) show(io streams, report *conformance.Report) error {
+	var failed error
+	if f.out != "" {
+		failed = report.WriteDir(f.out)
+	}
+	if f.json {
+		return errors.Join(failed, report.WriteJSON(io.out))
+	}
+	_, err := fmt.Fprintf(io.out, "\n%s\n%s\n", report.Peer(), report.Summary())
+	return errors.Join(failed, err)
 }
 
 // openLink opens the UDP port that packets are sent from. Where the peer is on

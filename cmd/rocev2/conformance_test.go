@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"os/exec"
@@ -36,6 +37,38 @@ func TestConformance(t *testing.T) {
 		t.Errorf("the target: exit status %d, %s", r.code, r.err)
 	}
 }
+
+// TestConformanceInterrupted: what was tested before an interruption is kept.
+func TestConformanceInterrupted(t *testing.T) {
+	t.Parallel()
+	s := serve(t, "conformance --serve")
+	dir := filepath.Join(t.TempDir(), "report")
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	var out, said strings.Builder
+	code := run(ctx, []string{"conformance", "-d", freeAddress(), "-p", s.port, "-o", dir, "--timeout", "20s", s.addr}, streams{
+		out: writerFunc(func(b []byte) (int, error) {
+			if strings.HasPrefix(string(b), "pass ") {
+				interrupt() // after the first rule
+			}
+			return out.Write(b)
+		}),
+		err: &said,
+	})
+	if code != exitFailure || !strings.Contains(out.String(), "1 pass, 0 fail, 0 deviations known") || !strings.Contains(said.String(), "interrupted") {
+		t.Errorf("exit status %d: %s%s", code, out.String(), said.String())
+	}
+	for _, name := range []string{"report.html", "report.md", "report.json"} {
+		if text, err := os.ReadFile(filepath.Join(dir, name)); err != nil || !strings.Contains(string(text), "interrupted") {
+			t.Errorf("%s: %v: %s", name, err, text)
+		}
+	}
+}
+
+// writerFunc is a function that is written to.
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
 
 // TestConformanceWords: what a user does wrong is said in words, and the lists
 // need no peer.

@@ -130,15 +130,15 @@ func (r *useReport) judge() {
 	case silent > 0:
 		r.RDMA = rdmaUnknown
 		r.Summary = fmt.Sprintf("%s opened a device; whether it used RDMA is not known: %d of %s ended soon, by _exit or a signal, and told nothing", r.Program, silent, processes)
+	case len(r.Unknown) > 0:
+		r.RDMA = rdmaUnknown
+		r.Summary = fmt.Sprintf("whether %s used RDMA is not known: %s", r.Program, r.Unknown[0].Reason)
 	case inside > 0:
 		r.RDMA = rdmaInside
 		r.Summary = fmt.Sprintf("%s used RDMA inside one process only: %s passed between queue pairs of the same device, and no packet passed the network", r.Program, amount(inside, "byte"))
 	case len(r.Processes) > 0:
 		r.RDMA = rdmaUnused
 		r.Summary = fmt.Sprintf("%s did not use RDMA: it opened devices, and no packet passed the network. Whatever data it exchanged went over another transport", r.Program)
-	case len(r.Unknown) > 0:
-		r.RDMA = rdmaUnknown
-		r.Summary = fmt.Sprintf("whether %s used RDMA is not known: %s", r.Program, r.Unknown[0].Reason)
 	default:
 		r.RDMA = rdmaNoDevice
 		r.Summary = r.Program + " has used no device of rocev2: no process of it has opened one, so it did not use RDMA"

@@ -69,7 +69,7 @@ docs/fabric.md explains what there is to be seen, docs/fabric-results.md the fil
 		Args: f.arguments,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if f.many.merge {
-				return f.mergeRuns(io.out, args)
+				return f.merge(cmd, io.out, args)
 			}
 			return f.run(cmd, io, args[0])
 		},

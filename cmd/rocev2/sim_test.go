@@ -361,6 +361,45 @@ func TestSimSweepTwice(t *testing.T) {
 	}
 }
 
+// What is not written is an error: records that go nowhere are no success.
+func TestSimOutputFails(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "tiny.toml")
+	if err := os.WriteFile(file, []byte(tinyScenario), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	full := writerFunc(func([]byte) (int, error) { return 0, errors.New("no space left on device") })
+	for _, args := range []string{"--json", "--json --seeds 1-9", "--seeds 1-9", ""} {
+		var said strings.Builder
+		code := run(t.Context(), append([]string{"sim", file}, strings.Fields(args)...), streams{out: full, err: &said})
+		if code != exitFailure || !strings.Contains(said.String(), "no space left") {
+			t.Errorf("sim %s: exit status %d: %s", args, code, said.String())
+		}
+	}
+}
+
+// Flags that a merge does not look at are mistakes, and so are more runs than
+// fit.
+func TestSimMergeFlags(t *testing.T) {
+	t.Parallel()
+	for _, args := range []string{"--seeds 1-3", "--out x", "--set a.b=1", "--jobs 2", "--shard 1/2", "--seed 3", "--progress"} {
+		if code, _, errs := runSim(t, append([]string{"--merge", "x"}, strings.Fields(args)...)...); code != exitUsage || !strings.Contains(errs, "--merge plays none") {
+			t.Errorf("sim --merge x %s: exit status %d: %s", args, code, errs)
+		}
+	}
+	var many []string
+	for i := range 3000 {
+		many = append(many, fmt.Sprint(i))
+	}
+	args := []string{"incast"}
+	for _, key := range []string{"a", "b", "c", "d"} {
+		args = append(args, "--set", key+"="+strings.Join(many, ","))
+	}
+	if code, _, errs := runSim(t, args...); code != exitUsage || !strings.Contains(errs, "more than 1048576") {
+		t.Errorf("exit status %d: %s", code, errs)
+	}
+}
+
 // One run may have settings, too, and a result that programs read.
 func TestSimSet(t *testing.T) {
 	t.Parallel()

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -43,7 +44,7 @@ func (f *simFlags) manyFlags(fs *pflag.FlagSet) {
 
 // asked reports whether there is more than one run.
 func (f *sweepFlags) asked(plan *sweep.Plan) bool {
-	return f.seeds != "" || f.shard != "" || len(plan.Runs(1, 1)) > 1
+	return f.seeds != "" || f.shard != "" || plan.Size() > 1
 }
 
 // plan returns what is to be played.
@@ -78,7 +79,7 @@ func (f *simFlags) manyRuns(cmd *cobra.Command, io streams, p *sweep.Plan) error
 	}
 	for _, name := range []string{"trace", "print", "cores", "pcap", "snap", "perfetto"} {
 		if cmd.Flags().Changed(name) {
-			return usagef("--%s is for one run, and there are %d: leave it out, or --seeds and the further values of --set", name, len(p.Runs(1, 1)))
+			return usagef("--%s is for one run, and there are %d: leave it out, or --seeds and the further values of --set", name, p.Size())
 		}
 	}
 	if f.many.jobs < 0 {
@@ -116,18 +117,14 @@ func (f *simFlags) sweep(ctx context.Context, io streams, p *sweep.Plan) error {
 	if err != nil {
 		return err
 	}
-	defer keep.Close()
-	known := map[int]bool{}
 	for _, r := range have {
-		known[r.Run] = true
-		f.line(io.out, r)
+		err = errors.Join(err, f.line(io.out, r))
 	}
-	var left []sweep.Run
-	for _, r := range runs {
-		if !known[r.Index] {
-			left = append(left, r)
-		}
+	if err != nil {
+		return errors.Join(err, keep.Close())
 	}
+	left := without(runs, have)
+	done := len(runs) - len(left)
 	jobs := f.many.jobs
 	if jobs == 0 {
 		jobs = runtime.GOMAXPROCS(0)
@@ -138,25 +135,48 @@ func (f *simFlags) sweep(ctx context.Context, io streams, p *sweep.Plan) error {
 			return err
 		}
 		have = append(have, r)
+		done++
 		shown.clear()
-		f.line(io.out, r)
+		if err := f.line(io.out, r); err != nil {
+			return err
+		}
 		shown.say(func(ran time.Duration) string {
-			return fmt.Sprintf("%s: %d of %d runs, %v", p.Name, len(have), len(runs), ran)
+			return fmt.Sprintf("%s: %d of %d runs, %v", p.Name, done, len(runs), ran)
 		})
 		return nil
 	})
 	shown.clear()
+	played = errors.Join(played, keep.Close())
 	if played != nil {
-		played = fmt.Errorf("%d of %d runs have been played; with the same --out the same command goes on: %w", len(have), len(runs), played)
+		goesOn := ""
+		if f.out != "" {
+			goesOn = "; with the same --out the same command goes on"
+		}
+		played = fmt.Errorf("%d of %d runs have been played%s: %w", done, len(runs), goesOn, played)
 	}
 	return errors.Join(played, f.report(io.out, have), f.writeReport(p.Name, p.Text, have))
 }
 
-// line writes the record of a run, with --json.
-func (f *simFlags) line(w io.Writer, r *sweep.Record) {
-	if f.json {
-		json.NewEncoder(w).Encode(r)
+// without returns the runs that have no record.
+func without(runs []sweep.Run, have []*sweep.Record) (left []sweep.Run) {
+	known := map[int]bool{}
+	for _, r := range have {
+		known[r.Run] = true
 	}
+	for _, r := range runs {
+		if !known[r.Index] {
+			left = append(left, r)
+		}
+	}
+	return left
+}
+
+// line writes the record of a run, with --json.
+func (f *simFlags) line(w io.Writer, r *sweep.Record) error {
+	if !f.json {
+		return nil
+	}
+	return json.NewEncoder(w).Encode(r)
 }
 
 // writeReport writes the report of many runs into the directory of --out, if
@@ -207,6 +227,9 @@ func (f *simFlags) records(p *sweep.Plan) ([]*sweep.Record, io.WriteCloser, erro
 		return nil, nil, fmt.Errorf("--out: %w", err)
 	}
 	have, err := sweep.Read(file, p.Digest())
+	if err == nil && len(have) > 0 { // two at once may have played the same run
+		have, err = sweep.Merge(have)
+	}
 	if err == nil {
 		err = endLine(file)
 	}
@@ -241,6 +264,19 @@ func endLine(file *os.File) error {
 	}
 }
 
+// merge merges runs. It takes no flags but those of how records are shown.
+func (f *simFlags) merge(cmd *cobra.Command, out io.Writer, names []string) (err error) {
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if !slices.Contains([]string{"merge", "json", "allow-failures"}, f.Name) {
+			err = usagef("--%s is for runs, and --merge plays none", f.Name)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	return f.mergeRuns(out, names)
+}
+
 // mergeRuns reads the records of directories, or files, and reports on them.
 func (f *simFlags) mergeRuns(out io.Writer, names []string) error {
 	var lists [][]*sweep.Record
@@ -271,7 +307,9 @@ func (f *simFlags) mergeRuns(out io.Writer, names []string) error {
 		return fmt.Errorf("--merge: %w", err)
 	}
 	for _, r := range all {
-		f.line(out, r)
+		if err := f.line(out, r); err != nil {
+			return err
+		}
 	}
 	err = errors.Join(f.report(out, all), f.mergedReport(names[0], all))
 	if of := all[0].Of; len(all) < of {

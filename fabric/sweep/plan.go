@@ -91,14 +91,13 @@ func ParseSeeds(text string) (seeds []uint64, err error) {
 // Check says what is wrong with a plan: all settings and their values are
 // tried, so that no run fails by one.
 func (p *Plan) Check() error {
-	n := len(p.Seeds)
-	if n == 0 {
+	if len(p.Seeds) == 0 {
 		return fmt.Errorf("a sweep has at least one seed")
 	}
+	if n := p.Size(); n == 0 || n > MostRuns {
+		return fmt.Errorf("the settings and seeds are no runs, or more than %d", MostRuns)
+	}
 	for i, s := range p.Settings {
-		if n *= len(s.Values); n > MostRuns || n == 0 {
-			return fmt.Errorf("the settings and seeds are no runs, or more than %d", MostRuns)
-		}
 		if s.Key == "seed" || s.Key == "name" {
 			return fmt.Errorf("%s is no setting of a sweep: seeds are given as such", s.Key)
 		}
@@ -120,19 +119,20 @@ func (p *Plan) Check() error {
 	return nil
 }
 
-// size returns how many runs the plan has.
-func (p *Plan) size() int {
-	n := len(p.Seeds)
+// Size returns how many runs the plan has, where they are not more than
+// MostRuns, and else a number that is larger.
+func (p *Plan) Size() int {
+	n := int64(len(p.Seeds))
 	for _, s := range p.Settings {
-		n *= len(s.Values)
+		n = min(n, MostRuns+1) * min(int64(len(s.Values)), MostRuns+1)
 	}
-	return n
+	return int(min(n, MostRuns+1))
 }
 
 // combinations yields the values of the settings, the last changing first.
 func (p *Plan) combinations() func(func([]string) bool) {
 	return func(yield func([]string) bool) {
-		for i := range p.size() / len(p.Seeds) {
+		for i := range p.Size() / len(p.Seeds) {
 			values := make([]string, len(p.Settings))
 			for j := len(p.Settings) - 1; j >= 0; j-- {
 				of := p.Settings[j].Values

@@ -33,7 +33,7 @@ func Play(ctx context.Context, p *Plan, runs []Run, jobs int, done func(*Record)
 	next := make(chan Run)
 	var wg sync.WaitGroup
 	var mu sync.Mutex
-	first := Record{Plan: p.Digest(), Of: p.size()}
+	first := Record{Plan: p.Digest(), Of: p.Size()}
 	for range min(max(jobs, 1), len(runs)) {
 		wg.Go(func() {
 			for r := range next {
@@ -99,7 +99,7 @@ func Read(r io.Reader, plan string) (records []*Record, err error) {
 		}
 		rec := new(Record)
 		if err := json.Unmarshal(line, rec); err != nil {
-			return nil, fmt.Errorf("line %d is no record of a run: %w", n, err)
+			return nil, fmt.Errorf("line %d is no record of a run; without it, that run is played again: %w", n, err)
 		}
 		if plan == "" {
 			plan = rec.Plan
@@ -107,6 +107,8 @@ func Read(r io.Reader, plan string) (records []*Record, err error) {
 		switch {
 		case rec.Plan != plan:
 			return nil, fmt.Errorf("line %d is of the sweep %s, not of %s: the scenario, the seeds or the settings are others", n, rec.Plan, plan)
+		case rec.Run < 0 || rec.Run >= rec.Of || rec.Of > MostRuns || len(records) > 0 && rec.Of != records[0].Of:
+			return nil, fmt.Errorf("line %d is run %d of %d: that is none of this sweep", n, rec.Run, rec.Of)
 		case rec.Result == nil && rec.Error == "":
 			return nil, fmt.Errorf("line %d has neither a result nor an error", n)
 		}
@@ -116,20 +118,25 @@ func Read(r io.Reader, plan string) (records []*Record, err error) {
 }
 
 // Merge puts records together, one for each run, and says which two of one run
-// are not the same: then the programs that played them are not.
+// are not the same: then the programs that played them are not. Of a run that
+// could not be played once, the record with a result counts.
 func Merge(lists ...[]*Record) ([]*Record, error) {
-	byRun := map[int]*Record{}
+	at := map[int]int{} // in all
 	var all []*Record
 	for _, list := range lists {
 		for _, r := range list {
-			other := byRun[r.Run]
-			if other == nil {
-				byRun[r.Run] = r
+			i, known := at[r.Run]
+			if !known {
+				at[r.Run] = len(all)
 				all = append(all, r)
 				continue
 			}
-			if other.Plan != r.Plan || other.Result != nil && r.Result != nil && other.Result.Digest != r.Result.Digest {
+			other := all[i]
+			switch {
+			case other.Plan != r.Plan || other.Result != nil && r.Result != nil && other.Result.Digest != r.Result.Digest:
 				return nil, fmt.Errorf("run %d is there twice, with other results: the records are of two sweeps, or of two versions of the program", r.Run)
+			case other.Result == nil:
+				all[i] = r
 			}
 		}
 	}

@@ -67,6 +67,32 @@ func TestShards(t *testing.T) {
 	if _, err := Merge(all, []*Record{&other}); err == nil {
 		t.Error("two results of one run are merged")
 	}
+	// What could be played somewhere counts.
+	failed := *parts[0][0]
+	failed.Result, failed.Error = nil, "no memory"
+	if got, err := Merge([]*Record{&failed}, all); err != nil || len(got) != len(all) || got[0].Result == nil {
+		t.Errorf("%d records, %+v, %v", len(got), got[0], err)
+	}
+}
+
+// A plan of more runs than can be counted is refused, and takes no memory.
+func TestTooManyRuns(t *testing.T) {
+	t.Parallel()
+	p := tiny()
+	p.Settings = nil
+	for i := range 9 {
+		p.Settings = append(p.Settings, Setting{fmt.Sprint("x.", i), make([]string, 1<<17)})
+	}
+	if n := p.Size(); n <= MostRuns {
+		t.Errorf("the plan has %d runs", n)
+	}
+	if err := p.Check(); err == nil || !strings.Contains(err.Error(), "or more than") {
+		t.Error(err)
+	}
+	p.Settings = append(p.Settings, Setting{"none", nil})
+	if n := p.Size(); n != 0 {
+		t.Errorf("the plan has %d runs", n)
+	}
 }
 
 // Records are read again, but for a last line that is not whole; those of
@@ -86,7 +112,10 @@ func TestRead(t *testing.T) {
 	if _, err := Read(&text, tiny().Digest()); err == nil || !strings.Contains(err.Error(), "of the sweep") {
 		t.Errorf("records of another sweep: %v", err)
 	}
-	for _, bad := range []string{"x\n", "{}\n", "{\"run\": -1}\n", "null\n"} {
+	for _, bad := range []string{"x\n", "{}\n", "{\"run\": -1}\n", "null\n",
+		`{"run":-1,"of":3,"error":"x"}` + "\n", `{"run":3,"of":3,"error":"x"}` + "\n", `{"run":1,"of":-3,"error":"x"}` + "\n", `{"run":1,"of":99999999,"error":"x"}` + "\n",
+		`{"run":1,"of":3,"error":"x"}` + "\n" + `{"run":1,"of":4,"error":"x"}` + "\n",
+	} {
 		if _, err := Read(strings.NewReader(bad), ""); err == nil {
 			t.Errorf("%q is a record", bad)
 		}

@@ -15,8 +15,9 @@ import (
 )
 
 // against runs rules against a device of this software, on a network in the
-// process, in virtual time. The device's link is wrapped.
-func against(t *testing.T, c conformance.Config, wrap func(transport.Link) transport.Link) *conformance.Report {
+// process, in virtual time. The device's link is wrapped, and the device is
+// stored where c.Dial looks for it.
+func against(t *testing.T, c conformance.Config, wrap func(transport.Link) transport.Link, store ...**verbs.Device) *conformance.Report {
 	t.Helper()
 	here, there := fabric.Pair(netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2"))
 	var link transport.Link = there
@@ -28,6 +29,9 @@ func against(t *testing.T, c conformance.Config, wrap func(transport.Link) trans
 		t.Fatal(err)
 	}
 	defer dev.Close()
+	for _, at := range store {
+		*at = dev
+	}
 	c.Link = here
 	if c.Dial == nil {
 		c.Dial = func(context.Context) (net.Conn, error) {

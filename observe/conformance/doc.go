@@ -23,6 +23,5 @@
 // not tested, with the reason.
 //
 // The package does not test connection management, rates, fairness or
-// congestion control. It does not reach into the IP header: TTL, TOS and
-// checksums are those of the link.
+// congestion control. Of the IP header it sets traffic class and hop limit.
 package conformance

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -14,6 +16,8 @@ import (
 
 	"github.com/gosoftroce/rocev2/fabric"
 	"github.com/gosoftroce/rocev2/observe/conformance"
+	"github.com/gosoftroce/rocev2/observe/conformance/rules"
+	"github.com/gosoftroce/rocev2/observe/conformance/stage"
 	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/transport"
 )
@@ -91,8 +95,12 @@ func TestHostileTargets(t *testing.T) {
 		"endless line":      {says("hello", "ok "+strings.Repeat("x", 1<<17)), "buffer full", ""},
 		"silent later":      {silentAt("qp"), "", "does not answer any more"},
 		"error":             {says("qp", "error no room"), "", "no room"},
-		"no number":         {says("qp", "ok qpn=x"), "", "queue pair 0"},
-		"large number":      {says("qp", "ok qpn=0xffffffff va=0 len=65536"), "", "queue pair"},
+		"no number":         {says("qp", "ok qpn=x"), "", `qpn="x", not a number`},
+		"queue pair 0":      {says("qp", "ok qpn=0 va=0 len=65536 rkey=1 readonly=2 foreign=3"), "", "queue pair 0"},
+		"large number":      {says("qp", "ok qpn=0xffffffff va=0 len=65536 rkey=1 readonly=2 foreign=3"), "", "not a number up to 16777215"},
+		"no foreign key":    {says("qp", "ok qpn=17 va=0 len=65536 rkey=1 readonly=2"), "", `foreign=""`},
+		"one key":           {says("qp", "ok qpn=17 va=0 len=65536 rkey=1 readonly=1 foreign=1"), "", "they must be three"},
+		"terminal":          {says("qp", "error \x1b]0;title\a\u202etxt"), "", "the target: \ufffd]0;title\ufffd\ufffdtxt"},
 		"peer is not there": {well, "", "no packet came"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -117,10 +125,30 @@ func TestHostileTargets(t *testing.T) {
 					t.Fatal(err)
 				}
 				last := r.Results[len(r.Results)-1]
-				if r.Count(conformance.Pass) > 0 || !strings.Contains(last.Text(), c.why) {
+				if r.Count(conformance.Pass)+r.Count(conformance.Fail) > 0 && name != "peer is not there" || !strings.Contains(last.Text(), c.why) {
 					t.Errorf("%s; the last: %s", r.Summary(), last.Text())
 				}
 			})
+		})
+	}
+}
+
+// TestCompletionWithoutStatus: what a target does not say of a completion is no
+// success.
+func TestCompletionWithoutStatus(t *testing.T) {
+	t.Parallel()
+	for _, lacks := range []string{"status", "len", "imm", "id"} {
+		synctest.Test(t, func(t *testing.T) {
+			list, err := conformance.Select([]string{"send/zero", "send/only", "rnr/zero"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			f := fault{plant: says("wc", func(_, answer string) string { return strings.Replace(answer, lacks+"=", "x=", 1) })}
+			for _, res := range f.run(t, list).Results {
+				if res.Verdict != conformance.NotTested || !strings.Contains(res.Why, lacks+`=""`) {
+					t.Errorf("without %s: %s", lacks, res.Text())
+				}
+			}
 		})
 	}
 }
@@ -211,27 +239,179 @@ func TestFloods(t *testing.T) {
 	}
 }
 
-// TestInterrupted: the end of the context ends the test.
+// TestInterrupted: the end of the context ends the test, and what was tested
+// until then is in the report.
 func TestInterrupted(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		link, other := fabric.Pair(netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2"))
 		defer other.Close()
-		_, err := conformance.Run(ctx, conformance.Config{Link: link, Dial: lying(t, well), OnResult: func(*conformance.Result) { cancel() }})
-		if !errors.Is(err, context.Canceled) {
-			t.Errorf("%v", err)
+		told := 0
+		r, err := conformance.Run(ctx, conformance.Config{Link: link, Dial: lying(t, well), OnResult: func(*conformance.Result) {
+			if told++; told == 2 {
+				time.AfterFunc(time.Second, cancel) // in the middle of the third
+			}
+		}})
+		if !errors.Is(err, context.Canceled) || r == nil {
+			t.Fatalf("%v, %v", r, err)
+		}
+		if len(r.Results) != len(rules.All()) || told != 2 || r.Count(conformance.Fail) == 0 || r.Elapsed == 0 {
+			t.Errorf("%s; %d were told", r.Summary(), told)
+		}
+		for _, res := range r.Results[2:] {
+			if res.Verdict != conformance.NotTested || res.Why != "the test was interrupted before" || len(res.Steps) > 0 {
+				t.Errorf("%s", res.Text())
+			}
 		}
 	})
 }
 
-// TestMarkdownOfStrangers: what a peer says of itself becomes no markup.
-func TestMarkdownOfStrangers(t *testing.T) {
+// TestLimitOfSlowPeers: where answers may take long, so may a rule. A peer that
+// gives an answer just in time keeps the rule, however many there are.
+func TestLimitOfSlowPeers(t *testing.T) {
 	t.Parallel()
-	r := conformance.Report{Target: conformance.Target{Kind: "a|b", Release: "<script>", Device: "`x`", MTU: rocev2.MTU1024.Bytes()}}
-	var b strings.Builder
-	if _, err := r.WriteTo(&b); err != nil || strings.Contains(b.String(), "<script>") {
+	synctest.Test(t, func(t *testing.T) {
+		list, err := conformance.Select([]string{"send/zero"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		slow := fault{plant: says("wc", func(_, answer string) string {
+			time.Sleep(35 * time.Second)
+			return answer
+		})}
+		r := slow.runWith(t, conformance.Config{Rules: list, Timeout: 20 * time.Second})
+		if res := r.Results[0]; res.Verdict != conformance.Pass {
+			t.Errorf("%s", res.Text())
+		}
+	})
+}
+
+// TestAgain: a rule that failed because a packet was lost passes when it is
+// tried again, and the report says so. What always fails, fails.
+func TestAgain(t *testing.T) {
+	t.Parallel()
+	list, err := conformance.Select([]string{"send/only", "read/only", "atomic/fetch-add"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		acks := 0
+		f := fault{plant: sends(func(p *rocev2.Packet) bool {
+			if isACK(p) {
+				acks++
+			}
+			return acks != 1 && !is(p, rocev2.RCAtomicAcknowledge)
+		})}
+		r := f.runWith(t, conformance.Config{Rules: list, Again: 2})
+		if want := "3 rules: 2 pass, 1 fail, 0 deviations known, 0 not tested; 1 of those that pass failed at first"; r.Summary() != want {
+			t.Errorf("%s, want %s", r.Summary(), want)
+		}
+		for i, tries := range []int{1, 0, 2} {
+			if res := r.Results[i]; len(res.Before) != tries || strings.Contains(res.Text(), "at first") != (tries > 0) {
+				t.Errorf("%s", res.Text())
+			}
+		}
+		var b strings.Builder
+		if _, err := r.WriteTo(&b); err != nil || !strings.Contains(b.String(), "## Passed, but not at first\n\n### send/only") {
+			t.Errorf("%v: %s", err, b.String())
+		}
+	})
+}
+
+// TestKind: deviations are those of the kind that the tester says, and the
+// report still says what the target is.
+func TestKind(t *testing.T) {
+	t.Parallel()
+	list, err := conformance.Select([]string{"psn/stale"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for kind, want := range map[string]conformance.Verdict{"": conformance.Fail, "none": conformance.Fail, stage.LinuxRXE: conformance.Known} {
+		synctest.Test(t, func(t *testing.T) {
+			f := fault{plant: answers(anyRequest, func(p *rocev2.Packet) bool {
+				p.BTH.PSN = 0xffffff
+				return true
+			})}
+			r := f.runWith(t, conformance.Config{Rules: list, Kind: kind})
+			if res := r.Results[0]; res.Verdict != want {
+				t.Errorf("%q: %s", kind, res.Text())
+			}
+			if name := r.Peer(); !strings.HasPrefix(name, "rocev2 - ") && kind == "" || strings.Contains(name, ", taken for "+kind+" (") != (kind != "") {
+				t.Errorf("%q: %s", kind, name)
+			}
+		})
+	}
+}
+
+// TestReportsOfStrangers: what a peer says of itself becomes no markup.
+func TestReportsOfStrangers(t *testing.T) {
+	t.Parallel()
+	all, err := conformance.Select([]string{"send/only"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := conformance.Report{
+		Target:  conformance.Target{Kind: "a|b", Release: "<script>", Device: "`x` [link](http://example.com)", MTU: rocev2.MTU1024.Bytes(), Services: []string{"<b>"}},
+		Results: []*conformance.Result{{Rule: all[0], Record: stage.Record{Verdict: conformance.Fail, Came: "<i>", Why: "\"&", Steps: []string{"</pre>"}}, Capture: "send-only.pcapng"}},
+	}
+	var b, h strings.Builder
+	if _, err := r.WriteTo(&b); err != nil || strings.Contains(b.String(), "<script>") || strings.Contains(b.String(), "](http") {
 		t.Errorf("%v: %s", err, b.String())
+	}
+	if err := r.WriteHTML(&h); err != nil {
+		t.Fatal(err)
+	}
+	for _, bad := range []string{"<script>", "<b>", "<i>", "\n</pre>"} {
+		if strings.Contains(h.String(), bad) {
+			t.Errorf("the page has %s:\n%s", bad, h.String())
+		}
+	}
+	for _, want := range []string{`class="fail">fail<`, `<a href="send-only.pcapng">`, "&lt;/pre&gt;", "1 rules: 0 pass, 1 fail"} {
+		if !strings.Contains(h.String(), want) {
+			t.Errorf("the page has no %s:\n%s", want, h.String())
+		}
+	}
+}
+
+// TestWriteDir: a report takes the place of an earlier one, captures of rules
+// that pass now included. Other files stay.
+func TestWriteDir(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "a", "b")
+	list, err := conformance.Select([]string{"send/only", "read/only"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := func() string {
+		var all []string
+		files, err := os.ReadDir(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range files {
+			all = append(all, f.Name())
+		}
+		return strings.Join(all, " ")
+	}
+	for _, c := range []struct {
+		fault fault
+		want  string
+	}{
+		{fault{plant: sends(lost)}, "read-only.pcapng report.html report.json report.md send-only.pcapng"},
+		{fault{plant: func() plant { return plant{} }}, "mine.pcapng report.html report.json report.md"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			if err := c.fault.run(t, list).WriteDir(dir); err != nil {
+				t.Fatal(err)
+			}
+		})
+		if got := names(); got != c.want {
+			t.Errorf("the directory has %s, not %s", got, c.want)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "mine.pcapng"), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

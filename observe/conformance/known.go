@@ -46,7 +46,7 @@ var deviations = []deviation{
 // peer.
 func (r *Result) lookUp(t Target) {
 	for _, d := range deviations {
-		if d.kind == t.Kind && strings.Contains(r.Came, d.came) && slices.Contains(strings.Fields(d.rules), r.ID) {
+		if d.kind == t.Behaves() && strings.Contains(r.Came, d.came) && slices.Contains(strings.Fields(d.rules), r.ID) {
 			r.Verdict, r.Why = Known, d.why
 			return
 		}

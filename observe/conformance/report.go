@@ -1,14 +1,19 @@
 package conformance
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/gosoftroce/rocev2/observe/conformance/rules"
 )
 
 // Report is what came of all rules.
@@ -33,13 +38,23 @@ func (r *Report) Count(v Verdict) int {
 
 // Summary counts the verdicts.
 func (r *Report) Summary() string {
-	return fmt.Sprintf("%d rules: %d pass, %d fail, %d deviations known, %d not tested",
+	text := fmt.Sprintf("%d rules: %d pass, %d fail, %d deviations known, %d not tested",
 		len(r.Results), r.Count(Pass), r.Count(Fail), r.Count(Known), r.Count(NotTested))
+	later := 0
+	for _, res := range r.Results {
+		if res.Verdict == Pass && len(res.Before) > 0 {
+			later++
+		}
+	}
+	if later > 0 {
+		text += fmt.Sprintf("; %d of those that pass failed at first", later)
+	}
+	return text
 }
 
 // Peer says what was tested.
 func (r *Report) Peer() string {
-	return fmt.Sprintf("%s %s (%s, %v)", r.Target.Kind, r.Target.Release, r.Target.Device, r.Target.Addr)
+	return fmt.Sprintf("%s (%s, %v)", r.Target.Name(), r.Target.Device, r.Target.Addr)
 }
 
 // Text is the line of a rule in a terminal, with what went wrong below it.
@@ -54,6 +69,9 @@ func (r *Result) Text() string {
 
 // details are the lines that say what was not as it should be.
 func (r *Result) details() (lines [][2]string) {
+	for _, b := range r.Before {
+		lines = append(lines, [2]string{"at first", b})
+	}
 	for _, l := range [][2]string{{"why", r.Why}, {"sent", r.Sent}, {"expected", r.Expected}, {"came", r.Came}, {"capture", r.Capture}} {
 		if l[1] != "" && (r.Verdict != NotTested || l[0] == "why") {
 			lines = append(lines, l)
@@ -72,7 +90,7 @@ func (r *Report) WriteJSON(w io.Writer) error {
 // WriteTo writes the report in the form of Markdown.
 func (r *Report) WriteTo(w io.Writer) (int64, error) {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# RoCEv2 conformance of %s\n\n", cell(r.Target.Kind+" "+r.Target.Release))
+	fmt.Fprintf(&b, "# RoCEv2 conformance of %s\n\n", cell(r.Target.Name()))
 	fmt.Fprintf(&b, "%s.\n\n", r.Summary())
 	fmt.Fprintf(&b, "- device: %s, %v, path MTU up to %d\n- services: %s\n- from: %v, %s\n",
 		cell(r.Target.Device), r.Target.Addr, r.Target.MTU, cell(strings.Join(r.Target.Services, ", ")), r.Local, r.Started.UTC().Format(time.DateOnly))
@@ -91,7 +109,7 @@ func (r *Report) WriteTo(w io.Writer) (int64, error) {
 
 // verdictLink is the verdict, with a link to what went wrong.
 func (r *Result) verdictLink() string {
-	if r.Verdict == Pass {
+	if r.Verdict == Pass && len(r.Before) == 0 {
 		return "pass"
 	}
 	return fmt.Sprintf("[%v](#%s)", r.Verdict, r.anchor())
@@ -104,15 +122,14 @@ func (r *Report) writeFindings(b *strings.Builder) {
 	for _, v := range []struct {
 		verdict Verdict
 		title   string
-	}{{Fail, "Failures"}, {Known, "Known deviations"}, {NotTested, "Not tested"}} {
-		if r.Count(v.verdict) == 0 {
-			continue
-		}
-		fmt.Fprintf(b, "\n## %s\n", v.title)
+	}{{Fail, "Failures"}, {Known, "Known deviations"}, {NotTested, "Not tested"}, {Pass, "Passed, but not at first"}} {
+		title := fmt.Sprintf("\n## %s\n", v.title)
 		for _, res := range r.Results {
-			if res.Verdict != v.verdict {
+			if res.Verdict != v.verdict || v.verdict == Pass && len(res.Before) == 0 {
 				continue
 			}
+			b.WriteString(title)
+			title = ""
 			fmt.Fprintf(b, "\n### %s\n\n%s.\n\n", res.ID, res.Rule.Text)
 			for _, l := range res.details() {
 				text := cell(l[1])
@@ -128,41 +145,51 @@ func (r *Report) writeFindings(b *strings.Builder) {
 	}
 }
 
-// cell makes text that a peer may have chosen fit for a table.
+// cell makes text that a peer may have chosen fit for a table: it is no markup,
+// and no link.
 func cell(s string) string {
-	return strings.NewReplacer("|", `\|`, "\n", " ", "<", "&lt;", "`", "'").Replace(s)
+	return strings.NewReplacer("|", `\|`, "\n", " ", "<", "&lt;", "`", "'", "](", "]&#40;").Replace(s)
 }
 
-// WriteDir writes report.md, report.json, and a capture for each rule that has
-// not passed into a directory, which it makes.
+// WriteDir writes report.html, report.md, report.json, and a capture for each
+// rule that has not passed into a directory, which it makes. Captures of an
+// earlier report there are removed.
 func (r *Report) WriteDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
+	}
+	for _, rule := range rules.All() {
+		old := Result{Rule: rule}
+		if err := os.Remove(filepath.Join(dir, old.fileName(captureExt))); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
 	}
 	for _, res := range r.Results {
 		if len(res.capture) == 0 {
 			continue
 		}
-		res.Capture = res.fileName(".pcapng")
+		res.Capture = res.fileName(captureExt)
 		if err := os.WriteFile(filepath.Join(dir, res.Capture), res.capture, 0o644); err != nil {
 			return err
 		}
 	}
-	for name, write := range map[string]func(io.Writer) error{
-		"report.json": r.WriteJSON,
-		"report.md":   func(w io.Writer) error { _, err := r.WriteTo(w); return err },
+	for _, file := range []struct {
+		name  string
+		write func(io.Writer) error
+	}{
+		{"report.json", r.WriteJSON},
+		{"report.md", func(w io.Writer) error { _, err := r.WriteTo(w); return err }},
+		{"report.html", r.WriteHTML},
 	} {
-		f, err := os.Create(filepath.Join(dir, name))
-		if err != nil {
+		var b bytes.Buffer
+		if err := file.write(&b); err != nil {
 			return err
 		}
-		err = write(f)
-		if e := f.Close(); err == nil {
-			err = e
-		}
-		if err != nil {
+		if err := os.WriteFile(filepath.Join(dir, file.name), b.Bytes(), 0o644); err != nil {
 			return err
 		}
 	}
 	return nil
 }
+
+const captureExt = ".pcapng"

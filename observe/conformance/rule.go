@@ -64,7 +64,8 @@ func Select(patterns []string) ([]Rule, error) {
 type Result struct {
 	Rule
 	stage.Record
-	Capture string `json:"capture,omitempty"` // file beside the report
+	Before  []string `json:"failed_before,omitempty"` // what failed at the tries before, see Config.Again
+	Capture string   `json:"capture,omitempty"`       // file beside the report
 
 	capture []byte // pcapng
 }

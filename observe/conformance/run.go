@@ -34,7 +34,11 @@ type Config struct {
 
 	Timeout time.Duration // for an answer that must come; 0 means 2 s
 	Quiet   time.Duration // in which nothing may come; 0 means 200 ms
-	Limit   time.Duration // for one rule; 0 means 30 s
+	Limit   time.Duration // for one rule; 0 means 30 s, or four times Timeout
+
+	// Again is how often a rule that has failed is tried again. Where the
+	// network loses packets, it was not the peer that broke the rule.
+	Again int
 
 	// Kind is the kind of peer whose known deviations are no failures, in
 	// place of the one that the target says; "none" means that all are.
@@ -52,17 +56,18 @@ const (
 // errGone says why a rule is not tried.
 var errGone = errors.New("the target does not answer any more: see the rules before")
 
+// errInterrupted says why a rule is not tried.
+var errInterrupted = errors.New("the test was interrupted before")
+
 // Run tests the rules one after the other. The error is about this side, or
-// about a target that was never there; what the peer does is in the report.
+// about a target that was never there; what the peer does is in the report. If
+// ctx ends, there is a report of what was tested until then, beside the error.
 func Run(ctx context.Context, c Config) (*Report, error) {
 	if c.Rules == nil {
 		c.Rules = rules.All()
 	}
-	for d, def := range map[*time.Duration]time.Duration{&c.Timeout: 2 * time.Second, &c.Quiet: 200 * time.Millisecond, &c.Limit: 30 * time.Second} {
-		if *d == 0 {
-			*d = def
-		}
-	}
+	c.Timeout, c.Quiet = cmp.Or(c.Timeout, 2*time.Second), cmp.Or(c.Quiet, 200*time.Millisecond)
+	c.Limit = cmp.Or(c.Limit, max(30*time.Second, 4*c.Timeout))
 	r := runner{cfg: &c, local: c.Link.Addr().WithZone("")}
 	start := time.Now()
 	target, err := r.ask(ctx)
@@ -73,17 +78,19 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 	report := &Report{Target: target, Local: r.local, Started: start}
 	for i := range c.Rules {
 		res := &Result{Rule: c.Rules[i]}
-		r.try(ctx, res)
-		if ctx.Err() != nil {
-			return report, errors.Join(context.Cause(ctx), r.stage.Close())
-		}
 		report.Results = append(report.Results, res)
-		if c.OnResult != nil {
+		if ctx.Err() == nil {
+			r.try(ctx, res)
+		}
+		switch {
+		case ctx.Err() != nil && res.Verdict == NotTested:
+			res.Record, res.capture = stage.Record{Why: errInterrupted.Error()}, nil
+		case c.OnResult != nil:
 			c.OnResult(res)
 		}
 	}
 	report.Elapsed = time.Since(start)
-	return report, r.stage.Close()
+	return report, errors.Join(context.Cause(ctx), r.stage.Close())
 }
 
 type runner struct {
@@ -105,11 +112,18 @@ func (r *runner) try(ctx context.Context, res *Result) {
 		res.Why = silence.Error()
 		return
 	}
-	if err := r.rule(ctx, res); err != nil {
-		r.gone++
-		return
+	for {
+		if err := r.rule(ctx, res); err != nil {
+			r.gone++
+			return
+		}
+		r.gone = 0
+		if res.Verdict != Fail || len(res.Before) >= r.cfg.Again {
+			break
+		}
+		res.Before = append(res.Before, fmt.Sprintf("expected %s; came %s", res.Expected, res.Came))
+		res.Record = stage.Record{}
 	}
-	r.gone = 0
 	if res.Verdict == Fail {
 		r.silent++
 	}
@@ -145,9 +159,7 @@ func (r *runner) dial(ctx context.Context) (*stage.Conn, Target, error) {
 		conn.Close()
 		return nil, t, err
 	}
-	if r.cfg.Kind != "" {
-		t.Kind = r.cfg.Kind
-	}
+	t.TakenFor = r.cfg.Kind
 	return conn, t, nil
 }
 
@@ -176,7 +188,9 @@ func (r *runner) rule(ctx context.Context, res *Result) error {
 	if res.Why = res.missing(target); res.Why != "" {
 		return nil
 	}
-	res.capture = r.stage.Play(ctx, m, target, res.Script, &res.Record)
+	if b := r.stage.Play(ctx, m, target, res.Script, &res.Record); b != nil {
+		res.capture = b // or that of the try before
+	}
 	if res.Verdict == Fail {
 		res.lookUp(target)
 	}

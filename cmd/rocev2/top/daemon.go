@@ -1,6 +1,7 @@
 package top
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -111,7 +112,33 @@ func (d *Daemon) ask(ctx context.Context, path string, into any) error {
 		return errors.New(shown(cmp.Or(why.Error, resp.Status), 300))
 	}
 	if err := json.NewDecoder(body).Decode(into); err != nil {
+		if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
+			return fmt.Errorf("no whole answer within %v", answerTime)
+		}
 		return fmt.Errorf("its answer is not that of rocev2d: %w", err)
+	}
+	return nil
+}
+
+// items is a list of an answer, of which the first pageSize are kept: more were
+// not asked for.
+type items[T any] []T
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (l *items[T]) UnmarshalJSON(b []byte) error {
+	*l = nil
+	d := json.NewDecoder(bytes.NewReader(b))
+	if t, err := d.Token(); err != nil || t == nil {
+		return err
+	} else if t != json.Delim('[') {
+		return errors.New("it has no list where one belongs")
+	}
+	for d.More() && len(*l) < pageSize {
+		var v T
+		if err := d.Decode(&v); err != nil {
+			return err
+		}
+		*l = append(*l, v)
 	}
 	return nil
 }
@@ -125,24 +152,24 @@ type (
 		Ready, Draining bool
 	}
 	devicesAnswer struct {
-		Items []struct {
+		Items items[struct {
 			Address, State, Interface string
 			QPs, MRs                  int
-		}
+		}]
 	}
 	countersAnswer struct {
-		Devices []struct {
+		Devices items[struct {
 			Address  string
 			Link     map[string]uint64
 			QPs      map[string]uint64
 			Drops    map[string]uint64
 			RTT      struct{ Median_us int64 }
 			InFlight int `json:"in_flight"`
-		}
+		}]
 	}
 	qpsAnswer struct {
 		Total int
-		Items []struct {
+		Items items[struct {
 			Device, Type, State, Peer string
 			QPN                       uint32
 			PeerQPN                   uint32 `json:"peer_qpn"`
@@ -154,10 +181,10 @@ type (
 			TxBytes                   uint64 `json:"tx_bytes"`
 			RxBytes                   uint64 `json:"rx_bytes"`
 			Retransmits, Drops        uint64
-		}
+		}]
 	}
 	leasesAnswer struct {
-		Items []struct {
+		Items items[struct {
 			Device, Command     string
 			Process, User, Slot int
 			Since               time.Time
@@ -167,9 +194,9 @@ type (
 			RxPackets           uint64 `json:"rx_packets"`
 			TxBytes             uint64 `json:"tx_bytes"`
 			RxBytes             uint64 `json:"rx_bytes"`
-			Reached             []struct{ Addr string }
-			Peers               []string
-		}
+			Reached             items[struct{ Addr string }]
+			Peers               items[string]
+		}]
 	}
 )
 

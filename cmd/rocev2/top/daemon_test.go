@@ -83,6 +83,30 @@ func TestDaemonOfManyQPs(t *testing.T) {
 	}
 }
 
+// Of an answer with more than was asked for the rest takes no memory.
+func TestDaemonThatFloods(t *testing.T) {
+	t.Parallel()
+	many := "[" + strings.Repeat("{},", 50000) + "{}]"
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte(`{"total":5,"items":` + many + `,"devices":` + many + `,"items":` + many + `}`))
+	}))
+	defer s.Close()
+	d, err := NewDaemon(s.URL, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := d.Sample(t.Context())
+	if err != nil || len(got.QPs) != 4000 || len(got.Devices) != 1000 || len(got.Programs) != 1000 {
+		t.Errorf("%d queue pairs, %d devices, %d programs, %v", len(got.QPs), len(got.Devices), len(got.Programs), err)
+	}
+	var l items[int]
+	for text, want := range map[string]bool{"null": true, "[]": true, "[1,2]": true, "{}": false, "5": false, `["x"]`: false} {
+		if err := json.Unmarshal([]byte(text), &l); (err == nil) != want {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
 // What is no daemon, or refuses, is told in words, and the token goes nowhere
 // else.
 func TestDaemonErrors(t *testing.T) {

@@ -19,7 +19,7 @@ func serveConformance(ctx context.Context, h *Host) error {
 	h.OnReady()
 	var there sync.Map // *Guest by net.Addr: the value itself, a pointer
 	err = target.Serve(ctx, h.Device, ln, target.Config{
-		AnyPeer: h.Config.Any,
+		Release: h.Version, AnyPeer: h.Config.Any,
 		OnBegin: func(addr net.Addr) error {
 			g, err := h.Begin(addr)
 			if err != nil {

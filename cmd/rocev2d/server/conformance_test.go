@@ -51,8 +51,8 @@ func TestConformanceOfDaemon(t *testing.T) {
 		}
 		return r
 	}
-	if r := test(conformance.Config{}); r.Count(conformance.Pass) != len(rules) {
-		t.Error(r.Summary())
+	if r := test(conformance.Config{}); r.Count(conformance.Pass) != len(rules) || r.Target.Release != "test" {
+		t.Error(r.Peer(), r.Summary())
 	}
 	bare := 0
 	for _, res := range test(conformance.Config{Listener: 7174, Peer: d.addr}).Results {

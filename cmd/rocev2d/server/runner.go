@@ -13,6 +13,7 @@ import (
 
 // targets runs the targets of all devices.
 type targets struct {
+	version string // of this software
 	cfg     config.Targets
 	records *records
 	wg      sync.WaitGroup
@@ -55,7 +56,7 @@ func (t *targets) start(ctx context.Context, devices []*device, list []Target) {
 
 func (t *targets) hostOf(d *device, target *Target, st *targetState) *Host {
 	return &Host{
-		Device: d.dev, Port: st.Port, Log: t.records.log.With("target", target.Name, "device", d.addr()), Config: t.cfg,
+		Device: d.dev, Port: st.Port, Log: t.records.log.With("target", target.Name, "device", d.addr()), Config: t.cfg, Version: t.version,
 		OnReady: func() { t.set(st, "serving", nil) }, name: target.Name, records: t.records,
 	}
 }

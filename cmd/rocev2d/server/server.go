@@ -75,7 +75,7 @@ func Start(ctx context.Context, cfg *config.Config, o Options) (*Server, error) 
 	}
 	r := newRecords(o.Log)
 	s := &Server{log: o.Log, options: o, cfg: cfg, failed: make(chan error, 2), records: r, exports: newExports(r), recorder: recorder{most: cfg.Capture.Bytes}}
-	s.targets = targets{cfg: cfg.Targets, records: r}
+	s.targets = targets{cfg: cfg.Targets, records: r, version: o.Version}
 	s.handlers = handlers{log: o.Log, version: o.Version, begin: time.Now(), config: s.Config, failed: s.failed,
 		records: r, exports: s.exports, targets: &s.targets, recorder: &s.recorder}
 	run, cancel := context.WithCancel(context.WithoutCancel(ctx))

@@ -43,10 +43,11 @@ type Target struct {
 
 // Host is what a target runs on: one device, and the records of its clients.
 type Host struct {
-	Device *verbs.Device
-	Port   int
-	Log    *slog.Logger
-	Config config.Targets
+	Device  *verbs.Device
+	Port    int
+	Log     *slog.Logger
+	Config  config.Targets
+	Version string // of this software
 
 	// OnReady, if called, tells that clients can come from now on.
 	OnReady func()

@@ -28,7 +28,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MEMORY = 1 << 16, RECV_BASE = 1 << 15, FIRST_RECV = 100, QUEUE = 64, SHOWN = 4096, LINE = 1 << 14 };
+enum { MEMORY = 1 << 16, RECV_BASE = 1 << 15, FIRST_RECV = 100, QUEUE = 64, SHOWN = 4096, LINE = 1 << 14, MAX_WAIT = 60000 };
 
 static struct ibv_context *dev;
 static int port_num = 1, gid_index, can_flush, can_atomic_write;
@@ -300,6 +300,8 @@ static int show(void)
 static int completion(void)
 {
 	uint64_t ms = number("ms");
+	if (ms > MAX_WAIT)
+		return say(0, "ms is at most %d", MAX_WAIT);
 	struct timespec start, now, pause = { .tv_nsec = 1000000 };
 	struct ibv_wc wc;
 	int n;
@@ -362,6 +364,20 @@ static void serve(int fd)
 	destroy();
 }
 
+/* A GID of RoCE v1 has the same address, but its packets are not RoCEv2. */
+static int is_roce_v1(void)
+{
+	char path[200], type[40] = "";
+	snprintf(path, sizeof path, "/sys/class/infiniband/%s/ports/%d/gid_attrs/types/%d", ibv_get_device_name(dev->device), port_num, gid_index);
+	FILE *f = fopen(path, "r");
+	if (!f)
+		return 0;
+	if (!fgets(type, sizeof type, f))
+		type[0] = 0;
+	fclose(f);
+	return strstr(type, "v1") != NULL;
+}
+
 int main(int argc, char **argv)
 {
 	const char *name = NULL, *bind_to = "::", *tcp = "18520";
@@ -384,6 +400,10 @@ int main(int argc, char **argv)
 	if (!dev) {
 		fprintf(stderr, "target: there is no device %s\n", name ? name : "");
 		return 1;
+	}
+	if (is_roce_v1()) {
+		fprintf(stderr, "target: -g %d is a GID of RoCE v1: take one of RoCE v2 (show_gids, or gid_attrs/types in /sys/class/infiniband)\n", gid_index);
+		return 2;
 	}
 	struct ibv_device_attr_ex more;
 	if (!ibv_query_device_ex(dev, NULL, &more)) {
@@ -412,6 +432,7 @@ int main(int argc, char **argv)
 		struct timeval silent = { .tv_sec = 120 };
 		setsockopt(client, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
 		setsockopt(client, SOL_SOCKET, SO_RCVTIMEO, &silent, sizeof silent);
+		setsockopt(client, SOL_SOCKET, SO_SNDTIMEO, &silent, sizeof silent);
 		serve(client);
 	}
 }

@@ -251,6 +251,11 @@ func fetchAdd(s *stage.Scene) {
 	s.SetMSN(2)
 	wantAtomic(s, p.BTH.PSN, 42)
 	wantWord(s, 1<<64-1)
+	p = atomic(s, rocev2.RCFetchAdd, 3, 0)
+	s.Send(p)
+	s.SetMSN(3)
+	wantAtomic(s, p.BTH.PSN, 1<<64-1)
+	wantWord(s, 2)
 }
 
 func compareSwap(s *stage.Scene) {

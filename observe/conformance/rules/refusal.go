@@ -252,6 +252,7 @@ func refusedAgain(s *stage.Scene) {
 // flush sends a FLUSH as the peer takes it: Linux has an ICRC of its own, which
 // rule flush/global finds out about.
 func flush(s *stage.Scene, p *rocev2.Packet) {
-	path := s.Path(transport.Path{KernelPeer: s.Target().Kind == stage.LinuxRXE})
+	t := s.Target()
+	path := s.Path(transport.Path{KernelPeer: t.Behaves() == stage.LinuxRXE})
 	s.Emit(p.AppendTo(nil), stage.Describe(p), 0, path)
 }

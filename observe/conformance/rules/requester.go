@@ -80,7 +80,7 @@ func responseRules() []Rule {
 	}
 }
 
-// sizeOf is what the target posts in most rules.
+// postLen is how many bytes the target posts in most rules.
 const postLen = 64
 
 // reply sends a response.
@@ -168,6 +168,16 @@ func asksImm(s *stage.Scene) {
 	})
 	ack(s, stage.TargetPSN+1, 1)
 	s.WantCompletion(1, stage.StatusSuccess)
+	s.Post(2, "write-imm", 0, len(b), remote+" imm=0x05060708")
+	wantRequest(s, rocev2.RCWriteFirst, stage.TargetPSN+2, b[:stage.MTU], nil)
+	wantRequest(s, rocev2.RCWriteLastImm, stage.TargetPSN+3, b[stage.MTU:], func(p *rocev2.Packet) string {
+		if p.Imm != 0x05060708 {
+			return "its immediate data are not 0x5060708"
+		}
+		return ""
+	})
+	ack(s, stage.TargetPSN+3, 2)
+	s.WantCompletion(2, stage.StatusSuccess)
 }
 
 // remote is a place of this side, which has no memory: the scripts answer.
@@ -297,6 +307,18 @@ func asksAtomic(s *stage.Scene) {
 	p.AtomicAck.Original = 0x0102030405060708
 	s.Send(p)
 	s.WantCompletion(1, stage.StatusSuccess)
+	s.WantMemory(0, binary.LittleEndian.AppendUint64(nil, p.AtomicAck.Original), "the result")
+	s.Post(2, "compare-swap", 0, 8, remote+" add=0x1234567890 swap=0x9876543210")
+	wantRequest(s, rocev2.RCCompareSwap, stage.TargetPSN+1, nil, func(p *rocev2.Packet) string {
+		if e := p.AtomicETH; e.VA != remoteRETH.VA || e.RKey != remoteRETH.RKey || e.Compare != 0x1234567890 || e.SwapAdd != 0x9876543210 {
+			return "other operands"
+		}
+		return ""
+	})
+	p = response(s, rocev2.RCAtomicAcknowledge, stage.TargetPSN+1, rocev2.ACKNoCredits, 2, nil)
+	p.AtomicAck.Original = 0x1112131415161718
+	s.Send(p)
+	s.WantCompletion(2, stage.StatusSuccess)
 	s.WantMemory(0, binary.LittleEndian.AppendUint64(nil, p.AtomicAck.Original), "the result")
 }
 

@@ -82,6 +82,7 @@ func retries(s *stage.Scene, n int) {
 	}
 	s.WantCompletion(1, stage.StatusRetryExc)
 	s.WantState("ERR", "the request failed")
+	s.Quiet(text) // also of a peer whose timeout is longer than it was told
 }
 
 func orMinus(n int) int {

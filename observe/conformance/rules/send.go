@@ -77,7 +77,7 @@ func rnr(s *stage.Scene) {
 	s.WantRecv(0, b)
 }
 
-// tolerated is a NAK that may follow an RNR NAK.
+// tolerateSequenceNAK waits for what may follow an RNR NAK: nothing, or a NAK.
 func tolerateSequenceNAK(s *stage.Scene, psn rocev2.PSN) {
 	if p := s.Next(s.Times().Quiet); p != nil {
 		if wrong := stage.NAK(psn, rocev2.NAKSequence, rocev2.SyndromeRNR(stage.RNRCode)).Fits(p); wrong != "" {

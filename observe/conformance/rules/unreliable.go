@@ -25,8 +25,6 @@ func unreliableRules() []Rule {
 	}
 }
 
-// ucRead shows what was received, when it is there: nothing says so on the
-// wire.
 func ucSends(s *stage.Scene) {
 	s.Connect(stage.Options{Kind: "uc", Receives: 3})
 	for i, n := range []int{50, 2*stage.MTU + 9, 0} {

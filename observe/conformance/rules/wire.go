@@ -15,6 +15,7 @@ func wireRules() []Rule {
 		{ID: "wire/migreq", Bare: true, Text: "MigReq is accepted as 0 and as 1", Spec: "9.2, A17", Script: migReq},
 		{ID: "wire/reserved", Bare: true, Text: "The seven reserved bits before the PSN are ignored", Spec: "9.2", Script: func(s *stage.Scene) {
 			good(s, func(p *rocev2.Packet) { p.BTH.Reserved7 = 0x55 })
+			sendGood(s, func(p *rocev2.Packet) { p.BTH.Reserved7 = 0x2a })
 		}},
 		{ID: "wire/solicited", Bare: true, Text: "The solicited event bit changes nothing on the wire", Spec: "9.2.3", Script: func(s *stage.Scene) {
 			good(s, func(p *rocev2.Packet) { p.BTH.Solicited = true })
@@ -41,6 +42,7 @@ func wireRules() []Rule {
 		{ID: "wire/cnp", Bare: true, Text: "A congestion notification changes nothing but rates", Spec: "A17.9", Script: func(s *stage.Scene) {
 			s.Connect(stage.Options{})
 			s.Send(keepPSN(s, s.Request(rocev2.CNP, nil)))
+			s.Quiet("it has no answer")
 			s.Alive()
 		}},
 	}
@@ -55,7 +57,12 @@ func keepPSN(s *stage.Scene, p *rocev2.Packet) *rocev2.Packet {
 // good sends a WRITE that is changed in a way that a receiver must tolerate.
 func good(s *stage.Scene, change func(*rocev2.Packet)) {
 	s.Connect(stage.Options{})
-	b := stage.Data(21, 1)
+	sendGood(s, change)
+}
+
+// sendGood is good on a queue pair that is there.
+func sendGood(s *stage.Scene, change func(*rocev2.Packet)) {
+	b := stage.Data(21, int(s.MSN()))
 	p := s.Request(rocev2.RCWriteOnly, b)
 	change(p)
 	s.Send(p)
@@ -86,11 +93,8 @@ func badICRC(s *stage.Scene) {
 }
 
 func maskedBits(s *stage.Scene) {
-	good(s, func(p *rocev2.Packet) { p.BTH.FECN, p.BTH.BECN, p.BTH.Reserved6 = false, true, 0x2a })
-	p := s.Request(rocev2.RCWriteOnly, stage.Data(8, 2))
-	p.BTH.Reserved6 = 0x15
-	s.Send(p)
-	s.WantAck(1)
+	good(s, func(p *rocev2.Packet) { p.BTH.BECN, p.BTH.Reserved6 = true, 0x2a })
+	sendGood(s, func(p *rocev2.Packet) { p.BTH.FECN, p.BTH.Reserved6 = true, 0x15 })
 }
 
 func migReq(s *stage.Scene) {

@@ -2,14 +2,17 @@ package stage
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"net/netip"
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/gosoftroce/rocev2/rocev2"
 )
@@ -67,13 +70,26 @@ const LinuxRXE = "linux-rxe"
 
 // Target is what a target says of itself.
 type Target struct {
-	Kind     string     `json:"kind"`    // "linux-rxe", "rocev2", or a vendor
-	Release  string     `json:"release"` // of its software
+	Kind     string     `json:"kind"`                // "linux-rxe", "rocev2", or a vendor
+	TakenFor string     `json:"taken_for,omitempty"` // the kind that the tester says it is; "" is that one
+	Release  string     `json:"release"`             // of its software
 	Device   string     `json:"device"`
 	Addr     netip.Addr `json:"address"`
 	MTU      int        `json:"mtu"`            // largest path MTU, in bytes
 	Bare     bool       `json:"bare,omitempty"` // it is a Listener
 	Services []string   `json:"capabilities"`
+}
+
+// Behaves returns the kind whose ways are expected of it.
+func (t *Target) Behaves() string { return cmp.Or(t.TakenFor, t.Kind) }
+
+// Name says what it is.
+func (t *Target) Name() string {
+	name := t.Kind + " " + t.Release
+	if t.TakenFor != "" && t.TakenFor != t.Kind {
+		name += ", taken for " + t.TakenFor
+	}
+	return name
 }
 
 // NewConn speaks over c. Every answer must come within the timeout.
@@ -82,11 +98,29 @@ func NewConn(c net.Conn, timeout time.Duration) *Conn {
 }
 
 // values are the parameters of an answer.
-type values map[string]string
+type values struct {
+	text map[string]string
+	err  error // the first number that is missing or too large
+}
 
-func (v values) number(name string) uint64 {
-	n, _ := strconv.ParseUint(v[name], 0, 64) // what is missing is 0
+// number returns a parameter that is at most most. What the answer does not say
+// is no 0: status 0 is success, and a key 0 is one that rules take for another.
+func (v *values) number(name string, most uint64) uint64 {
+	n, err := strconv.ParseUint(v.text[name], 0, 64)
+	if (err != nil || n > most) && v.err == nil {
+		v.err = fmt.Errorf("the target's answer has %s=%.20q, not a number up to %d", name, v.text[name], most)
+	}
 	return n
+}
+
+// printable replaces what a terminal would obey.
+func printable(line []byte) string {
+	return strings.Map(func(r rune) rune {
+		if r == '\n' || unicode.IsPrint(r) {
+			return r
+		}
+		return unicode.ReplacementChar
+	}, string(line))
 }
 
 // Close ends the connection, and what the target has made for it.
@@ -116,23 +150,23 @@ func (c *Conn) exchange(extra time.Duration, command string) ([]byte, error) {
 
 // do sends a command and returns what the answer says. The answer may take
 // extra longer than others.
-func (c *Conn) do(extra time.Duration, format string, args ...any) (values, error) {
+func (c *Conn) do(extra time.Duration, format string, args ...any) (*values, error) {
 	line, err := c.exchange(extra, fmt.Sprintf(format, args...))
 	if err != nil {
 		c.err = err
 		return nil, err
 	}
-	words := strings.Fields(string(line))
+	words := strings.Fields(printable(line))
 	switch {
 	case len(words) > 0 && words[0] == "error":
-		return nil, fmt.Errorf("the target: %s", strings.Join(words[1:], " "))
+		return nil, fmt.Errorf("the target: %.200s", strings.Join(words[1:], " "))
 	case len(words) == 0 || words[0] != "ok":
 		return nil, fmt.Errorf("%w: %.60q", errAnswer, line)
 	}
-	v := values{}
+	v := &values{text: map[string]string{}}
 	for _, w := range words[1:] {
 		name, value, _ := strings.Cut(w, "=")
-		v[name] = value
+		v.text[name] = value
 	}
 	return v, nil
 }
@@ -143,14 +177,15 @@ func (c *Conn) Hello() (Target, error) {
 	if err != nil {
 		return Target{}, err
 	}
-	if v["protocol"] != "1" {
-		return Target{}, fmt.Errorf("the target speaks protocol %.20q, not 1", v["protocol"])
+	if v.text["protocol"] != "1" {
+		return Target{}, fmt.Errorf("the target speaks protocol %.20q, not 1", v.text["protocol"])
 	}
-	t := Target{Kind: v["kind"], Release: v["release"], Device: v["device"], MTU: int(v.number("mtu")), Services: strings.Split(v["caps"], ",")}
-	t.Addr, err = netip.ParseAddr(v["addr"])
+	word := func(name string) string { return fmt.Sprintf("%.60s", v.text[name]) }
+	t := Target{Kind: word("kind"), Release: word("release"), Device: word("device"), MTU: int(v.number("mtu", 1<<16)), Services: strings.Split(v.text["caps"], ",")}
+	t.Addr, err = netip.ParseAddr(v.text["addr"])
 	t.Addr = t.Addr.Unmap()
-	if _, e := rocev2.MTUOf(t.MTU); e != nil && err == nil {
-		err = e
+	if _, e := rocev2.MTUOf(t.MTU); err == nil {
+		err = cmp.Or(v.err, e)
 	}
 	if err != nil {
 		return t, fmt.Errorf("the target says of itself: %w", err)
@@ -229,11 +264,16 @@ func (c *Conn) qp(o Options, addr netip.Addr, qpn rocev2.QPN) (Pair, error) {
 	if err != nil {
 		return Pair{}, err
 	}
-	p := Pair{rocev2.QPN(v.number("qpn")), v.number("va"), uint32(v.number("rkey")), uint32(v.number("readonly")), uint32(v.number("foreign"))}
-	if p.QPN == 0 || p.QPN > 1<<24-1 || v.number("len") < MemoryLen {
-		return p, fmt.Errorf("the target made a queue pair %d with %d bytes, not one with %d bytes", p.QPN, v.number("len"), MemoryLen)
+	key := func(name string) uint32 { return uint32(v.number(name, math.MaxUint32)) }
+	p := Pair{rocev2.QPN(v.number("qpn", 1<<24-1)), v.number("va", math.MaxUint64), key("rkey"), key("readonly"), key("foreign")}
+	n := v.number("len", math.MaxUint64)
+	if v.err == nil && (p.QPN == 0 || n < MemoryLen) {
+		v.err = fmt.Errorf("the target made a queue pair %d with %d bytes, not one with %d bytes", p.QPN, n, MemoryLen)
 	}
-	return p, nil
+	if v.err == nil && (p.RKey == p.ReadOnly || p.RKey == p.Foreign || p.ReadOnly == p.Foreign) {
+		v.err = fmt.Errorf("the target gives the keys rkey=%#x readonly=%#x foreign=%#x: they must be three", p.RKey, p.ReadOnly, p.Foreign)
+	}
+	return p, v.err
 }
 
 // maxHex is how many bytes one line carries.
@@ -258,7 +298,7 @@ func (c *Conn) mem(off, n int) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		b, err := hex.DecodeString(v["hex"])
+		b, err := hex.DecodeString(v.text["hex"])
 		if err != nil || len(b) != k {
 			return nil, fmt.Errorf("the target shows %d bytes of memory, not %d (%v)", len(b), k, err)
 		}
@@ -281,8 +321,9 @@ func (c *Conn) wc(wait time.Duration) (Completion, bool, error) {
 	if err != nil {
 		return Completion{}, false, err
 	}
-	if _, none := v["none"]; none {
+	if _, none := v.text["none"]; none {
 		return Completion{}, false, nil
 	}
-	return Completion{v.number("id"), int(v.number("status")), int(v.number("len")), uint32(v.number("imm"))}, true, nil
+	w := Completion{v.number("id", math.MaxUint64), int(v.number("status", 255)), int(v.number("len", math.MaxUint32)), uint32(v.number("imm", math.MaxUint32))}
+	return w, true, v.err
 }

@@ -29,7 +29,7 @@ func describeSyndrome(s rocev2.Syndrome) string {
 	return fmt.Sprintf("syndrome %#02x", uint8(s))
 }
 
-// describe says in a line what a packet is.
+// Describe says in a line what a packet is.
 func Describe(p *rocev2.Packet) string {
 	var b strings.Builder
 	info, _ := p.BTH.Opcode.Info()

@@ -145,8 +145,8 @@ func (s *Scene) WantState(name, why string) {
 	v, err := s.conn.do(0, "state")
 	if err != nil {
 		s.Untested(err)
-	} else if v["state"] != name {
-		s.Fail(fmt.Sprintf("the queue pair in state %s: %s", name, why), fmt.Sprintf("state %.10s", v["state"]))
+	} else if v.text["state"] != name {
+		s.Fail(fmt.Sprintf("the queue pair in state %s: %s", name, why), fmt.Sprintf("state %.10s", v.text["state"]))
 	}
 }
 

@@ -150,8 +150,8 @@ func (w *wire) end() int {
 	return w.dropped
 }
 
-// send sends b, which is a packet from BTH to pad. damage spoils the ICRC.
-// flush is set for a FLUSH in the manner of Linux.
+// send sends b, which is a packet from BTH to pad, on a path, or on that to the
+// peer. damage spoils the ICRC.
 func (w *wire) send(b []byte, damage uint32, path *transport.Path) error {
 	w.tx.Reset()
 	if path == nil {

@@ -3,8 +3,7 @@
 // The protocol, lines of text over a stream, is that of stage.Conn.
 //
 // It is for tests: a client may have this process send to the address that it
-// comes from. It serves several
-// clients at a time, and bounds them.
+// comes from. It serves several clients at a time, and bounds them.
 package target
 
 import (

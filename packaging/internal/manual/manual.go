@@ -22,6 +22,18 @@ type Header struct {
 	Date    time.Time
 }
 
+// commit is the end of the version of a commit that has no tag.
+var commit = regexp.MustCompile(`[.-]\d{14}-([0-9a-f]{12})`)
+
+// source is what a page names as its source: of a commit without a tag its
+// name alone, as the line has no room for more.
+func (h Header) source() string {
+	if m := commit.FindStringSubmatch(h.Version); m != nil {
+		return "rocev2 " + m[1]
+	}
+	return "rocev2 " + h.Version
+}
+
 // description is what the hidden command "describe" prints (cmd/describe).
 type description struct {
 	Use      string        `json:"use"`
@@ -111,7 +123,7 @@ func Pages(root *cobra.Command, section string, h Header) (map[string][]byte, er
 		name := strings.ReplaceAll(c.CommandPath(), " ", "-")
 		var b bytes.Buffer
 		err := doc.GenMan(c, &doc.GenManHeader{
-			Title: strings.ToUpper(name), Section: section, Date: &h.Date, Source: "rocev2 " + h.Version, Manual: "RoCEv2",
+			Title: strings.ToUpper(name), Section: section, Date: &h.Date, Source: h.source(), Manual: "RoCEv2",
 		}, &b)
 		if err != nil {
 			return fmt.Errorf("manual page of %s: %w", c.CommandPath(), err)
@@ -146,7 +158,7 @@ func Document(text []byte, name, section, short, cut string, h Header) []byte {
 	body = comment.ReplaceAllString(picture.ReplaceAllString(body, ""), "")
 	body = link.ReplaceAllString(body, "$1")
 	_, body, _ = strings.Cut(body, "\n") // the title
-	title := fmt.Sprintf("%% %q %q %q %q %q\n", strings.ToUpper(name), section, h.Date.Format("Jan 2006"), "rocev2 "+h.Version, "RoCEv2")
+	title := fmt.Sprintf("%% %q %q %q %q %q\n", strings.ToUpper(name), section, h.Date.Format("Jan 2006"), h.source(), "RoCEv2")
 	page := md2man.Render([]byte(title + "# NAME\n" + name + " - " + short + "\n\n# DESCRIPTION\n" + body))
 	return finish(page, h.Date)
 }

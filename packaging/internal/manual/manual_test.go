@@ -51,6 +51,19 @@ func TestPages(t *testing.T) {
 	}
 }
 
+// The version of a commit without a tag is longer than its place at the foot of
+// a page.
+func TestVersionOfACommit(t *testing.T) {
+	t.Parallel()
+	for version, want := range map[string]string{
+		"1.2.3": "rocev2 1.2.3", "0.0.0-20260102030405-0123456789ab": "rocev2 0123456789ab", "1.2.4-0.20260102030405-0123456789ab+dirty": "rocev2 0123456789ab",
+	} {
+		if got := (Header{Version: version}).source(); got != want {
+			t.Errorf("%s: %q, want %q", version, got, want)
+		}
+	}
+}
+
 func TestDocument(t *testing.T) {
 	t.Parallel()
 	text := "# Title\n\n![A picture](x.png)\n\nSee [other](other.md).\n\n| a | b |\n| --- | --- |\n| one | `two` |\n\n<!-- cells -->\ngone\n"

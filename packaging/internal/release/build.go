@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"context"
 	"debug/buildinfo"
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -125,12 +126,43 @@ func output(ctx context.Context, dir, name string, args ...string) (string, erro
 	return string(out), nil
 }
 
+// fetching are the settings of Go that say where modules and toolchains come
+// from and are kept. What is built does not depend on them: go.sum has the
+// checksums.
+var fetching = []string{"GOPROXY", "GOSUMDB", "GOPRIVATE", "GONOPROXY", "GONOSUMDB", "GOINSECURE", "GOVCS", "GOAUTH", "GOTOOLCHAIN", "GOPATH", "GOMODCACHE", "GOCACHE", "GOTMPDIR"}
+
+// environment is that of the user without the settings of Go that change what
+// is built. An empty variable does not do that alone: "go env -w" may have
+// stored another value.
+func environment(ctx context.Context) ([]string, error) {
+	text, err := output(ctx, ".", "go", append([]string{"env", "-json"}, fetching...)...)
+	if err != nil {
+		return nil, err
+	}
+	var kept map[string]string
+	if err := json.Unmarshal([]byte(text), &kept); err != nil {
+		return nil, fmt.Errorf("go env: %w", err)
+	}
+	env := append(os.Environ(), "GOENV=off", "GOWORK=off")
+	for _, name := range []string{"GOFLAGS", "GOOS", "GOARCH", "GO386", "GOAMD64", "GOARM", "GOARM64", "GOEXPERIMENT", "GOFIPS140", "GODEBUG"} {
+		env = append(env, name+"=")
+	}
+	for name, value := range kept {
+		env = append(env, name+"="+value)
+	}
+	return env, nil
+}
+
 // run runs a command in the source with additions to the environment, where the
 // settings of the user's Go do not count.
 func (s *source) run(ctx context.Context, env []string, name string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = s.dir
-	cmd.Env = append(os.Environ(), "GOFLAGS=", "GOWORK=off", "GOAMD64=", "GOARM64=", "GOEXPERIMENT=")
+	base, err := environment(ctx)
+	if err != nil {
+		return nil, err
+	}
+	cmd.Env = base
 	if s.cache != "" {
 		cmd.Env = append(cmd.Env, "GOCACHE="+s.cache)
 	}

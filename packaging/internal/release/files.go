@@ -4,11 +4,13 @@ import (
 	"archive/tar"
 	"archive/zip"
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"fmt"
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 
@@ -57,7 +59,36 @@ func (s *source) shared(version string, describe map[string][]byte) (pages map[s
 		return nil, nil, err
 	}
 	pages["rocev2d.toml.5"] = manual.Configuration(example, "rocev2d.toml", "5", "configuration of rocev2d", h)
+	texts, err := filepath.Glob(filepath.Join(s.dir, "docs", "*.md"))
+	if err != nil {
+		return nil, nil, err
+	}
+	for name, text := range pages {
+		pages[name] = refer(text, texts)
+	}
 	return pages, completions, nil
+}
+
+// refer names documents of the repository, whose files are given, as a reader
+// of manual pages finds them: by their page, or else by their address.
+func refer(page []byte, files []string) []byte {
+	pages := map[string]string{}
+	for _, d := range documents {
+		pages[d.file] = d.name + "(7)"
+	}
+	var names []string
+	for _, f := range files {
+		names = append(names, regexp.QuoteMeta(strings.TrimSuffix(filepath.Base(f), ".md")))
+	}
+	if names == nil {
+		return page
+	}
+	document := regexp.MustCompile(`(^|[^/\w.-])(?:docs/)?(` + strings.Join(names, "|") + `)\.md\b`)
+	return document.ReplaceAllFunc(page, func(found []byte) []byte {
+		m := document.FindSubmatch(found)
+		file := "docs/" + string(m[2]) + ".md"
+		return append(m[1], cmp.Or(pages[file], homepage+"/blob/main/"+file)...)
+	})
 }
 
 const exampleFile = "cmd/rocev2d/rocev2d.example.toml"
@@ -68,6 +99,7 @@ var documents = []struct{ file, name, short, cut string }{
 	{"docs/operations.md", "rocev2-operations", "the daemon rocev2d, and what to do when it does not work", ""},
 	{"docs/programs.md", "rocev2-programs", "unmodified verbs programs on devices of rocev2", "<!-- cells: begin -->"},
 	{"docs/inspect.md", "rocev2-inspect", "captures, traces, faults and counters", ""},
+	{"docs/conformance.md", "rocev2-conformance", "a conformance test for RoCEv2 adapters", ""},
 }
 
 // tarball packs files below a folder, with one time for all.

@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -39,30 +40,44 @@ func needed(t *testing.T, programs ...string) {
 	}
 }
 
-// bare returns a bare Debian of the test's own: a layer above one that is
-// fetched once and then kept in the user's cache.
-func bare(t *testing.T) string {
+// debian is held while a Debian is fetched: tests that run at the same time
+// need one and the same.
+var debian sync.Mutex
+
+// fetched returns the folder of the Debian in the user's cache.
+func fetched(t *testing.T) string {
 	t.Helper()
-	needed(t, "debootstrap", "mount")
+	debian.Lock()
+	defer debian.Unlock()
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		t.Fatal(err)
 	}
 	base := filepath.Join(cache, "rocev2-packaging", fmt.Sprintf("%s-%x", suite, sha256.Sum256([]byte(packages)))[:24])
-	if _, err := os.Stat(base); err != nil {
-		fresh := base + ".new"
-		os.RemoveAll(fresh)
-		if err := os.MkdirAll(filepath.Dir(base), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		out, err := exec.CommandContext(t.Context(), "debootstrap", "--variant=minbase", "--include="+packages, suite, fresh).CombinedOutput()
-		if err != nil {
-			t.Skipf("debootstrap gets no Debian: %v\n%s", err, tail(out))
-		}
-		if err := os.Rename(fresh, base); err != nil {
-			t.Fatal(err)
-		}
+	if _, err := os.Stat(base); err == nil {
+		return base
 	}
+	fresh := base + ".new"
+	os.RemoveAll(fresh)
+	if err := os.MkdirAll(filepath.Dir(base), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.CommandContext(t.Context(), "debootstrap", "--variant=minbase", "--include="+packages, suite, fresh).CombinedOutput()
+	if err != nil {
+		t.Skipf("debootstrap gets no Debian: %v\n%s", err, tail(out))
+	}
+	if err := os.Rename(fresh, base); err != nil {
+		t.Fatal(err)
+	}
+	return base
+}
+
+// bare returns a bare Debian of the test's own: a layer above one that is
+// fetched once and then kept in the user's cache.
+func bare(t *testing.T) string {
+	t.Helper()
+	needed(t, "debootstrap", "mount")
+	base := fetched(t)
 	dir, err := os.MkdirTemp("", "rocev2-root-")
 	if err != nil {
 		t.Fatal(err)

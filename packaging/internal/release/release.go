@@ -38,11 +38,11 @@ type result struct {
 
 // Build builds a release into the folder, and returns the names of its files.
 func Build(ctx context.Context, c Config) ([]string, error) {
-	made, err := c.build(ctx)
-	if err != nil {
+	if err := os.MkdirAll(c.Out, 0o755); err != nil { // said before the build, not after
 		return nil, err
 	}
-	if err := os.MkdirAll(c.Out, 0o755); err != nil {
+	made, err := c.build(ctx)
+	if err != nil {
 		return nil, err
 	}
 	if err := removeOld(c.Out); err != nil {

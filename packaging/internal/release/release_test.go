@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -49,6 +50,24 @@ func TestBillOfMaterials(t *testing.T) {
 	}
 }
 
+// Pages name no file that is not beside them.
+func TestReferences(t *testing.T) {
+	t.Parallel()
+	files := []string{"/x/docs/conformance.md", "/x/docs/verbs.md", "/x/docs/inspect.md"}
+	for text, want := range map[string]string{
+		"docs/inspect.md explains":     "rocev2-inspect(7) explains",
+		"rules (docs/conformance.md).": "rules (rocev2-conformance(7)).",
+		"see verbs.md":                 "see https://github.com/gosoftroce/rocev2/blob/main/docs/verbs.md",
+		"report.md and README.md":      "report.md and README.md",
+		"x/verbs.md y-verbs.md":        "x/verbs.md y-verbs.md",
+		"inspect.md, conformance.md":   "rocev2-inspect(7), rocev2-conformance(7)",
+	} {
+		if got := string(refer([]byte(text), files)); got != want {
+			t.Errorf("%q is %q, want %q", text, got, want)
+		}
+	}
+}
+
 // The same files have the same bytes, whenever they are packed.
 func TestTarball(t *testing.T) {
 	t.Parallel()
@@ -77,6 +96,44 @@ func TestOwnLicense(t *testing.T) {
 	}
 	if _, err := s.ownLicense(); license == "NONE" && err == nil {
 		t.Error("a repository with a license makes packages that say that it has none")
+	}
+}
+
+// A folder that cannot be made is told before anything is built.
+func TestNoFolder(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	var log strings.Builder
+	_, err := Build(t.Context(), Config{Repository: t.TempDir(), Out: filepath.Join(file, "dist"), Platforms: Usual, Log: &log})
+	if err == nil || !strings.Contains(err.Error(), "not a directory") || log.Len() > 0 {
+		t.Errorf("%v: %s", err, log.String())
+	}
+}
+
+// What a user has set for Go, in the environment or with "go env -w", does not
+// change what is built; where modules come from stays.
+func TestSettingsOfTheUser(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "env")
+	if err := os.WriteFile(file, []byte("GOFLAGS=-tags=other\nGOAMD64=v3\nGOPROXY=https://proxy.example\nGOTOOLCHAIN=local\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("GOENV", file)
+	t.Setenv("GOFLAGS", "")
+	t.Setenv("GOAMD64", "")
+	t.Setenv("GOPROXY", "")
+	t.Setenv("GOARCH", "riscv64")
+	s := &source{dir: t.TempDir()}
+	for name, want := range map[string]string{"GOFLAGS": "", "GOAMD64": "v1", "GOPROXY": "https://proxy.example", "GOARCH": runtime.GOARCH} {
+		got, err := s.run(t.Context(), []string{"GOARM64="}, "go", "env", name)
+		if name == "GOAMD64" && runtime.GOARCH != "amd64" {
+			continue
+		}
+		if err != nil || strings.TrimSpace(string(got)) != want {
+			t.Errorf("%s=%q (%v), want %q", name, strings.TrimSpace(string(got)), err, want)
+		}
 	}
 }
 
