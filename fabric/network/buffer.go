@@ -21,16 +21,16 @@ type room struct {
 }
 
 // room looks for room for a packet that is to leave by a port.
-func (sw *swtch) room(p *Packet, out uint16) room {
-	class, size := p.Class, int64(p.Size)
-	c, g := &sw.out[p.in].classes[class], &sw.out[p.in].in[class]
-	q := &sw.out[out].queues[class]
+func (sw *swtch) room(p *Packet, o *port) room {
+	class, size := p.Class&(NumClasses-1), int64(p.Size)
+	from := &sw.out[p.in]
+	c, g, q := &from.classes[class], &from.in[class], &o.queues[class]
 	if q.storm {
 		return room{why: Watchdog}
 	}
 	r := room{NumDrops, false, c.shared(g.used+size) - c.shared(g.used)}
 	if !c.Lossless {
-		switch e := &sw.out[out].classes[class]; {
+		switch e := &o.classes[class]; {
 		case e.EgressMax != 0 && q.bytes+size > e.EgressMax,
 			q.bytes+size > sw.threshold(e.EgressAlpha) && r.more > 0:
 			r.why = EgressFull
@@ -62,8 +62,9 @@ func (sw *swtch) anyRoom(p *Packet, r room) room {
 
 // store gives a packet the room that was found for it.
 func (sw *swtch) store(p *Packet, r room) {
-	size := int64(p.Size)
-	c, g := &sw.out[p.in].classes[p.Class], &sw.out[p.in].in[p.Class]
+	class, size := p.Class&(NumClasses-1), int64(p.Size)
+	from := &sw.out[p.in]
+	c, g := &from.classes[class], &from.in[class]
 	if r.headroom {
 		g.headroom += size
 		return

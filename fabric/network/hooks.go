@@ -90,7 +90,7 @@ func (v *View) enqueue(i uint32, out uint16, r room) room {
 	if v.changed(i) {
 		to := &v.a.slots.all[i].Packet
 		to.Class = v.sw.classOf[to.DSCP]
-		r = v.sw.room(to, out)
+		r = v.sw.room(to, &v.sw.out[out])
 	}
 	switch verdict {
 	case Default:

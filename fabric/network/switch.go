@@ -207,7 +207,8 @@ func (sw *swtch) forward(r *link, i uint32) {
 func (sw *swtch) enqueue(i uint32, out uint16) {
 	a := sw.part
 	p := &a.slots.all[i].Packet
-	r := sw.room(p, out)
+	o := &sw.out[out]
+	r := sw.room(p, o)
 	if sw.view != nil && sw.view.hooks.Enqueue != nil && r.why != Watchdog {
 		r = sw.view.enqueue(i, out, r)
 	}
@@ -216,8 +217,7 @@ func (sw *swtch) enqueue(i uint32, out uint16) {
 		return
 	}
 	sw.store(p, r)
-	class, size := p.Class, int64(p.Size)
-	o := &sw.out[out]
+	class, size := p.Class&(NumClasses-1), int64(p.Size)
 	q := &o.queues[class]
 	if q.bytes == 0 {
 		sw.observe(out, class)
