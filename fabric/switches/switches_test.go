@@ -141,8 +141,8 @@ func TestINT(t *testing.T) {
 		hops += h.hops
 	}
 	whole, _ := w.got()
-	if whole == 0 || hops != 3*whole || grown != whole*(2+3*8) {
-		t.Errorf("%d packets with %d hops have grown by %d bytes: want 3 hops and 26 bytes each", whole, hops, grown)
+	if whole == 0 || hops != 3*whole || grown != whole*3*8 {
+		t.Errorf("%d packets with %d hops have grown by %d bytes: want 3 hops and 24 bytes each", whole, hops, grown)
 	}
 	if got := (switches.INT{}).Wire(5); got != 42 {
 		t.Errorf("5 hops take %d bytes, want the paper's 42", got)
