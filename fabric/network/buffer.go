@@ -12,70 +12,65 @@ func (sw *swtch) threshold(alpha int8) int64 {
 // shared returns how much of a number of bytes is beyond the reserve.
 func (c *Class) shared(used int64) int64 { return max(used-c.Reserve, 0) }
 
-// room is what the rules say of a packet: that it does not fit, and why, or
-// (NumDrops) where it goes.
-type room struct {
-	why      Drop
-	headroom bool
-	more     int64 // of the shared buffer
-	c        *Class
-	g        *ingress
-}
+// intoHeadroom stands beside NumDrops for room, in the headroom.
+const intoHeadroom = NumDrops + 1
 
-// room looks for room for a packet that is to leave by a port.
-func (sw *swtch) room(p *Packet, o *port) room {
+// room looks for room for a packet that is to leave by a port. It returns why
+// there is none; or NumDrops and how much of the shared buffer it takes, or
+// intoHeadroom.
+func (sw *swtch) room(p *Packet, o *port) (why Drop, more int64) {
 	class, size := p.Class&(NumClasses-1), int64(p.Size)
 	from := &sw.out[p.in]
 	c, g, q := &from.classes[class], &from.in[class], &o.queues[class]
-	r := room{NumDrops, false, c.shared(g.used+size) - c.shared(g.used), c, g}
 	if q.storm {
-		r.why = Watchdog
-		return r
+		return Watchdog, 0
 	}
+	more = c.shared(g.used+size) - c.shared(g.used)
 	if !c.Lossless {
 		switch e := &o.classes[class]; {
 		case e.EgressMax != 0 && q.bytes+size > e.EgressMax,
-			r.more > 0 && q.bytes+size > sw.threshold(e.EgressAlpha):
-			r.why = EgressFull
+			q.bytes+size > sw.threshold(e.EgressAlpha) && more > 0:
+			return EgressFull, more
 		case g.used+size > c.Reserve+sw.threshold(c.Alpha),
-			r.more > 0 && sw.sharedUsed+r.more > sw.sharedTotal:
-			r.why = IngressFull
+			sw.sharedUsed+more > sw.sharedTotal && more > 0:
+			return IngressFull, more
 		}
-		return r
+		return NumDrops, more
 	}
 	switch {
 	case !g.xoff:
 	case g.headroom+size <= g.limit:
-		r.headroom = true
-	case g.used+size <= c.Reserve+sw.threshold(c.Alpha) && sw.sharedUsed+r.more <= sw.sharedTotal:
+		return intoHeadroom, 0
+	case g.used+size <= c.Reserve+sw.threshold(c.Alpha) && sw.sharedUsed+more <= sw.sharedTotal:
 	default:
-		r.why = HeadroomFull
+		return HeadroomFull, more
 	}
-	return r
+	return NumDrops, more
 }
 
 // anyRoom finds room for a packet that a program wants to have stored although
-// it is above a threshold, or says as r why there is none.
-func (sw *swtch) anyRoom(r room) room {
-	if r.why != Watchdog && sw.sharedUsed+r.more <= sw.sharedTotal {
-		r.why = NumDrops
+// it is above a threshold, or says as before why there is none.
+func (sw *swtch) anyRoom(why Drop, more int64) Drop {
+	if why < NumDrops && why != Watchdog && sw.sharedUsed+more <= sw.sharedTotal {
+		return NumDrops
 	}
-	return r
+	return why
 }
 
 // store gives a packet the room that was found for it.
-func (sw *swtch) store(p *Packet, r room) {
-	size := int64(p.Size)
-	c, g := r.c, r.g
-	if r.headroom {
+func (sw *swtch) store(p *Packet, where Drop, more int64) {
+	class, size := p.Class&(NumClasses-1), int64(p.Size)
+	from := &sw.out[p.in]
+	c, g := &from.classes[class], &from.in[class]
+	if where == intoHeadroom {
 		g.headroom += size
 		return
 	}
 	g.used += size
-	sw.sharedUsed += r.more
+	sw.sharedUsed += more
 	if c.Lossless && !g.xoff && g.used >= c.Reserve+sw.threshold(c.Alpha) {
 		g.xoff = true
-		sw.tell(p.in, p.Class)
+		sw.tell(p.in, class)
 	}
 }
 

@@ -83,27 +83,25 @@ func (v *View) route(i uint32, set []uint16) int {
 
 // enqueue asks the program about a packet for which the rules have or have not
 // found room, and returns what is to happen.
-func (v *View) enqueue(i uint32, out uint16, r room) room {
+func (v *View) enqueue(i uint32, out uint16, why Drop, more int64) (Drop, int64) {
 	p := v.show(i)
 	at := Place{In: int(p.in), Out: int(out), Class: p.Class}
-	verdict := v.hooks.Enqueue(p, at, r.why)
+	verdict := v.hooks.Enqueue(p, at, min(why, NumDrops))
 	if v.changed(i) {
 		to := &v.a.slots.all[i].Packet
 		to.Class = v.sw.classOf[to.DSCP]
-		r = v.sw.room(to, &v.sw.out[out])
+		why, more = v.sw.room(to, &v.sw.out[out])
 	}
 	switch verdict {
 	case Default:
 	case Store:
-		if r.why != NumDrops {
-			r = v.sw.anyRoom(r)
-		}
+		why = v.sw.anyRoom(why, more)
 	case Discard:
-		r.why = Programmed
+		why = Programmed
 	default:
 		panic(fmt.Sprintf("network: program of node %d: Enqueue returned %d: there are Default, Store and Discard", v.node, verdict))
 	}
-	return r
+	return why, more
 }
 
 // dequeue shows the program a packet that leaves by a port, and returns why it

@@ -211,16 +211,16 @@ func (sw *swtch) enqueue(i uint32, out uint16) {
 	a := sw.part
 	p := &a.slots.all[i].Packet
 	o := &sw.out[out]
-	r := sw.room(p, o)
-	if sw.view != nil && sw.view.hooks.Enqueue != nil && r.why != Watchdog {
-		r = sw.view.enqueue(i, out, r)
+	why, more := sw.room(p, o)
+	if sw.view != nil && sw.view.hooks.Enqueue != nil && why != Watchdog {
+		why, more = sw.view.enqueue(i, out, why, more)
 		p = &a.slots.all[i].Packet // a frame that it sent may have moved all
 	}
-	if r.why != NumDrops {
-		sw.drop(i, r.why, int(out))
+	if why < NumDrops {
+		sw.drop(i, why, int(out))
 		return
 	}
-	sw.store(p, r)
+	sw.store(p, why, more)
 	class, size := p.Class&(NumClasses-1), int64(p.Size)
 	q := &o.queues[class]
 	if q.bytes == 0 {
