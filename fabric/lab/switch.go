@@ -107,6 +107,16 @@ func (n *Network) mostHops(g *topology.Graph) int {
 	return min(int(g.Switches()), ofClos)
 }
 
+// mostWithTrail returns how many packets may be under way that have room for
+// some hops: these take at most 1 GiB.
+func mostWithTrail(hops int) uint64 {
+	const hopBytes, mostBytes = 40, 1 << 30
+	if hops == 0 {
+		return mostInside
+	}
+	return min(mostInside, mostBytes/uint64(hops*hopBytes))
+}
+
 func losslessOf(p *topology.Profile) (classes uint8) {
 	for i := range p.Classes {
 		if p.Classes[i].Lossless {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"github.com/gosoftroce/rocev2/fabric/network"
 )
@@ -109,5 +110,15 @@ func TestOwnProgram(t *testing.T) {
 	r := play(t, s)
 	if left == 0 || left != r.Totals.Hops || arrived != r.Totals.Delivered {
 		t.Errorf("%d packets have left the switch and %d have arrived: %+v", left, arrived, r.Totals)
+	}
+}
+
+// What packets note takes bounded memory: there may be fewer of them.
+func TestTrailIsBounded(t *testing.T) {
+	t.Parallel()
+	for hops := range network.MaxTrail + 1 {
+		if n := mostWithTrail(hops); n > mostInside || n*uint64(hops)*uint64(unsafe.Sizeof(network.Hop{})) > 1<<30 || n < 1<<18 {
+			t.Errorf("%d hops: %d packets", hops, n)
+		}
 	}
 }
