@@ -67,6 +67,9 @@ func (v *View) changed(i uint32) bool {
 	p, to := &v.packet, &v.a.slots.all[i].Packet
 	p.DSCP &= 63
 	again := p.Size != to.Size || p.DSCP != to.DSCP
+	if p.Flags&^to.Flags&Trimmed != 0 {
+		v.a.totals.Trimmed++
+	}
 	to.Size, to.DSCP, to.ECN, to.Flags = max(p.Size, minWire), p.DSCP, p.ECN&3, p.Flags
 	return again
 }

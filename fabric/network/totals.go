@@ -20,6 +20,7 @@ type Totals struct {
 	XONs       uint64             // pause frames that paused none
 	Storms     uint64             // queues in which the watchdog saw a storm
 	Disobeyed  uint64             // packets that hosts gave for a paused class
+	Trimmed    uint64             // packets that programs have given that flag
 	Frames     uint64             // that programs have sent (View.Send)
 	Unnoted    uint64             // hops for which packets had no room (View.Note)
 }
@@ -59,6 +60,7 @@ func (t *Totals) add(o *Totals) {
 	t.XONs += o.XONs
 	t.Storms += o.Storms
 	t.Disobeyed += o.Disobeyed
+	t.Trimmed += o.Trimmed
 	t.Frames += o.Frames
 	t.Unnoted += o.Unnoted
 }

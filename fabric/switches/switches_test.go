@@ -177,6 +177,9 @@ func TestTrim(t *testing.T) {
 	}
 	w.finish(t)
 	whole, trimmed := w.got()
+	if n := w.Totals().Trimmed; n != uint64(trimmed) {
+		t.Errorf("%d headers have come, of %d packets that were trimmed", trimmed, n)
+	}
 	if whole+trimmed != senders*each || trimmed == 0 || whole == 0 || w.Totals().Dropped() != 0 {
 		t.Errorf("%d packets came whole and %d trimmed, of %d; %d were dropped", whole, trimmed, senders*each, w.Totals().Dropped())
 	}
