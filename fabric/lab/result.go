@@ -162,6 +162,9 @@ func (r *Result) WriteTo(w io.Writer) (int64, error) {
 	if r.Still > 0 {
 		fmt.Fprintf(tab, "deadlock\tthe network stands still since %v\t%d packets inside\n", r.Still, t.Inside())
 	}
+	if t.Trimmed+t.Frames+t.Unnoted > 0 {
+		fmt.Fprintf(tab, "programs\t%d trimmed\t%d frames\t%d hops without room\n", t.Trimmed, t.Frames, t.Unnoted)
+	}
 	if t.Storms > 0 {
 		fmt.Fprintf(tab, "watchdog\t%d storms ended\n", t.Storms)
 	}

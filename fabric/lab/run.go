@@ -151,6 +151,7 @@ func newRun(s *Scenario, parallel func(int, func(int))) (*run, error) {
 		r.tables = r.g.UpDown(nil)
 	}
 	plan.Tables = r.tables
+	r.mostInside = mostWithTrail(plan.Trail)
 	cfg, err := r.g.Network(plan)
 	if err != nil {
 		return nil, fmt.Errorf("network: %w", err)

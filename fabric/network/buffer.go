@@ -12,42 +12,66 @@ func (sw *swtch) threshold(alpha int8) int64 {
 // shared returns how much of a number of bytes is beyond the reserve.
 func (c *Class) shared(used int64) int64 { return max(used-c.Reserve, 0) }
 
-// admit finds room for a packet that came in by a port, or returns why there is
-// none. NumDrops stands for room.
-func (sw *swtch) admit(in uint16, class uint8, o *port, size int64) Drop {
-	c, g := &sw.out[in].classes[class], &sw.out[in].in[class]
-	more := c.shared(g.used+size) - c.shared(g.used)
+// intoHeadroom stands beside NumDrops for room, in the headroom.
+const intoHeadroom = NumDrops + 1
+
+// room looks for room for a packet that is to leave by a port. It returns why
+// there is none; or NumDrops and how much of the shared buffer it takes, or
+// intoHeadroom.
+func (sw *swtch) room(p *Packet, o *port) (why Drop, more int64) {
+	class, size := p.Class&(NumClasses-1), int64(p.Size)
+	from := &sw.out[p.in]
+	c, g, q := &from.classes[class], &from.in[class], &o.queues[class]
+	if q.storm {
+		return Watchdog, 0
+	}
+	more = c.shared(g.used+size) - c.shared(g.used)
 	if !c.Lossless {
-		e, queued := &o.classes[class], o.queues[class].bytes
-		switch {
-		case e.EgressMax != 0 && queued+size > e.EgressMax,
-			queued+size > sw.threshold(e.EgressAlpha) && more > 0:
-			return EgressFull
+		switch e := &o.classes[class]; {
+		case e.EgressMax != 0 && q.bytes+size > e.EgressMax,
+			q.bytes+size > sw.threshold(e.EgressAlpha) && more > 0:
+			return EgressFull, more
 		case g.used+size > c.Reserve+sw.threshold(c.Alpha),
 			sw.sharedUsed+more > sw.sharedTotal && more > 0:
-			return IngressFull
+			return IngressFull, more
 		}
-		g.used += size
-		sw.sharedUsed += more
-		return NumDrops
+		return NumDrops, more
 	}
 	switch {
 	case !g.xoff:
-		g.used += size
-		sw.sharedUsed += more
-		if g.used >= c.Reserve+sw.threshold(c.Alpha) {
-			g.xoff = true
-			sw.tell(in, class)
-		}
 	case g.headroom+size <= g.limit:
-		g.headroom += size
+		return intoHeadroom, 0
 	case g.used+size <= c.Reserve+sw.threshold(c.Alpha) && sw.sharedUsed+more <= sw.sharedTotal:
-		g.used += size
-		sw.sharedUsed += more
 	default:
-		return HeadroomFull
+		return HeadroomFull, more
 	}
-	return NumDrops
+	return NumDrops, more
+}
+
+// anyRoom finds room for a packet that a program wants to have stored although
+// it is above a threshold, or says as before why there is none.
+func (sw *swtch) anyRoom(why Drop, more int64) Drop {
+	if why < NumDrops && why != Watchdog && sw.sharedUsed+more <= sw.sharedTotal {
+		return NumDrops
+	}
+	return why
+}
+
+// store gives a packet the room that was found for it.
+func (sw *swtch) store(p *Packet, where Drop, more int64) {
+	class, size := p.Class&(NumClasses-1), int64(p.Size)
+	from := &sw.out[p.in]
+	c, g := &from.classes[class], &from.in[class]
+	if where == intoHeadroom {
+		g.headroom += size
+		return
+	}
+	g.used += size
+	sw.sharedUsed += more
+	if c.Lossless && !g.xoff && g.used >= c.Reserve+sw.threshold(c.Alpha) {
+		g.xoff = true
+		sw.tell(p.in, class)
+	}
 }
 
 // release gives the buffer of a packet back. Headroom becomes free first.

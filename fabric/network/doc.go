@@ -32,6 +32,13 @@
 //   - A cable that goes down loses what is on it, what is queued for it, and
 //     what a host sends meanwhile.
 //
+// # Programs
+//
+// Switch.Program has a say in what a switch does, by hooks where packets are
+// routed, stored, sent and dropped, and where the far end pauses; HostProgram
+// sees the ports of hosts. Packets note what switches tell of themselves, and
+// hosts read that (Config.Trail). Package switches has programs.
+//
 // # Repeatable
 //
 // A run is a function of its configuration and of what the hosts do. Every

@@ -24,8 +24,9 @@ type part struct {
 	totals   Totals
 	tapped   bool
 	watch    Watch
-	arrivals bool // the watch is told of them
-	inside   int  // the host whose Receive or Timer runs, or -1
+	arrivals bool  // the watch is told of them
+	inside   int   // the host whose Receive or Timer runs, or -1
+	trail    []Hop // of the packet that it receives
 
 	// What hosts see: packets in places of their own, so that none escapes.
 	pulled, received, dropped Packet
@@ -43,6 +44,7 @@ type part struct {
 // box is what one part has for another one.
 type box struct {
 	packets []posted
+	hops    []Hop // of packets, one after the other
 	drops   []dropped
 }
 
@@ -50,6 +52,7 @@ type box struct {
 type posted struct {
 	slot
 	l      uint32
+	hops   uint8
 	notice Time // when the far end takes notice of it
 }
 
@@ -71,7 +74,9 @@ func (a *part) post(l, i uint32) {
 	s := &a.slots.all[i]
 	b := &a.out[a.windows.side][k.farPart]
 	at := k.arrival(s, k.farCuts)
-	b.packets = append(b.packets, posted{*s, l, at})
+	trail := a.slots.trails.of(i)
+	b.hops = append(b.hops, trail...)
+	b.packets = append(b.packets, posted{*s, l, uint8(len(trail)), at})
 	a.first = min(a.first, at)
 	a.slots.put(i)
 }
@@ -86,10 +91,13 @@ func (a *part) report(to *part, p *Packet, why Drop) {
 func (a *part) collect(side int) {
 	for _, from := range a.windows.all {
 		b := &from.out[side][a.number]
+		hops := b.hops
 		for j := range b.packets {
 			p := &b.packets[j]
 			i := a.slots.get()
 			a.slots.all[i] = p.slot
+			a.slots.trails.set(i, hops[:p.hops])
+			hops = hops[p.hops:]
 			a.fly(p.l, i, p.notice)
 		}
 		for j := range b.drops {
@@ -97,7 +105,7 @@ func (a *part) collect(side int) {
 			a.dropped = d.Packet
 			a.hosts[d.Src].host.Dropped(&a.dropped, d.why)
 		}
-		b.packets, b.drops = b.packets[:0], b.drops[:0]
+		b.packets, b.hops, b.drops = b.packets[:0], b.hops[:0], b.drops[:0]
 	}
 }
 

@@ -39,10 +39,14 @@ func (a *part) arrived(r *link, s *slot) {
 	a.watch.Arrived(x)
 }
 
-// of fills in what only a pause frame has.
+// of fills in what only a frame of the link has.
 func (x *Sight) of(s *slot) {
-	if s.kind == pause {
+	switch s.kind {
+	case pause:
 		x.Pause, x.Mask, x.Off = true, s.DSCP, s.Hops
+		x.Packet = Packet{Size: s.Size}
+	case frame:
+		x.Pause, x.Frame = true, s.frame()
 		x.Packet = Packet{Size: s.Size}
 	}
 }
