@@ -13,6 +13,7 @@ import (
 	"github.com/gosoftroce/rocev2/fabric/network"
 	"github.com/gosoftroce/rocev2/fabric/topology"
 	"github.com/gosoftroce/rocev2/internal/closest"
+	"github.com/gosoftroce/rocev2/qp/cc"
 	"github.com/gosoftroce/rocev2/qp/trace"
 )
 
@@ -109,6 +110,12 @@ type Adapter struct {
 	Timeout     int    // code of the local ACK timeout (IBTA 9.7.6.1.3); 0: 14, which is 67 ms
 	Shared      bool   // flows with an end share a connection if they have hosts and SrcPort in common; else each has its own
 	ReadChunk   Bytes  `toml:"read_chunk"`
+
+	// Controller, if it is not nil, makes the congestion control of each
+	// queue pair, in place of Control. It is called at the hosts of all
+	// parts of the network, so it must be safe for that where Cores is not
+	// 1. A cc.Telemetry is told what the switches say.
+	Controller func() cc.Controller `toml:"-"`
 }
 
 // Traffic is flows. Kind is one of:
