@@ -12,42 +12,69 @@ func (sw *swtch) threshold(alpha int8) int64 {
 // shared returns how much of a number of bytes is beyond the reserve.
 func (c *Class) shared(used int64) int64 { return max(used-c.Reserve, 0) }
 
-// admit finds room for a packet that came in by a port, or returns why there is
-// none. NumDrops stands for room.
-func (sw *swtch) admit(in uint16, class uint8, o *port, size int64) Drop {
-	c, g := &sw.out[in].classes[class], &sw.out[in].in[class]
-	more := c.shared(g.used+size) - c.shared(g.used)
+// room is what the rules say of a packet: that it does not fit, and why, or
+// (NumDrops) where it goes.
+type room struct {
+	why      Drop
+	headroom bool
+	more     int64 // of the shared buffer
+}
+
+// room looks for room for a packet that is to leave by a port.
+func (sw *swtch) room(p *Packet, o *port) room {
+	class, size := p.Class&(NumClasses-1), int64(p.Size)
+	from := &sw.out[p.in]
+	c, g, q := &from.classes[class], &from.in[class], &o.queues[class]
+	if q.storm {
+		return room{why: Watchdog}
+	}
+	r := room{NumDrops, false, c.shared(g.used+size) - c.shared(g.used)}
 	if !c.Lossless {
-		e, queued := &o.classes[class], o.queues[class].bytes
-		switch {
-		case e.EgressMax != 0 && queued+size > e.EgressMax,
-			queued+size > sw.threshold(e.EgressAlpha) && more > 0:
-			return EgressFull
+		switch e := &o.classes[class]; {
+		case e.EgressMax != 0 && q.bytes+size > e.EgressMax,
+			q.bytes+size > sw.threshold(e.EgressAlpha) && r.more > 0:
+			r.why = EgressFull
 		case g.used+size > c.Reserve+sw.threshold(c.Alpha),
-			sw.sharedUsed+more > sw.sharedTotal && more > 0:
-			return IngressFull
+			sw.sharedUsed+r.more > sw.sharedTotal && r.more > 0:
+			r.why = IngressFull
 		}
-		g.used += size
-		sw.sharedUsed += more
-		return NumDrops
+		return r
 	}
 	switch {
 	case !g.xoff:
-		g.used += size
-		sw.sharedUsed += more
-		if g.used >= c.Reserve+sw.threshold(c.Alpha) {
-			g.xoff = true
-			sw.tell(in, class)
-		}
 	case g.headroom+size <= g.limit:
-		g.headroom += size
-	case g.used+size <= c.Reserve+sw.threshold(c.Alpha) && sw.sharedUsed+more <= sw.sharedTotal:
-		g.used += size
-		sw.sharedUsed += more
+		r.headroom = true
+	case g.used+size <= c.Reserve+sw.threshold(c.Alpha) && sw.sharedUsed+r.more <= sw.sharedTotal:
 	default:
-		return HeadroomFull
+		r.why = HeadroomFull
 	}
-	return NumDrops
+	return r
+}
+
+// anyRoom finds room for a packet that a program wants to have stored although
+// it is above a threshold, or says as r why there is none.
+func (sw *swtch) anyRoom(p *Packet, r room) room {
+	if r.why != Watchdog && sw.sharedUsed+r.more <= sw.sharedTotal {
+		r.why = NumDrops
+	}
+	return r
+}
+
+// store gives a packet the room that was found for it.
+func (sw *swtch) store(p *Packet, r room) {
+	class, size := p.Class&(NumClasses-1), int64(p.Size)
+	from := &sw.out[p.in]
+	c, g := &from.classes[class], &from.in[class]
+	if r.headroom {
+		g.headroom += size
+		return
+	}
+	g.used += size
+	sw.sharedUsed += r.more
+	if c.Lossless && !g.xoff && g.used >= c.Reserve+sw.threshold(c.Alpha) {
+		g.xoff = true
+		sw.tell(p.in, p.Class)
+	}
 }
 
 // release gives the buffer of a packet back. Headroom becomes free first.

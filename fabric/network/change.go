@@ -21,8 +21,12 @@ func (n *Network) SetCable(i int, up bool) {
 		}
 	}
 	for l := uint32(2 * i); l <= uint32(2*i+1); l++ {
-		if n.links[l].tell != 0 {
-			n.partOf(int(n.links[l].node)).wake(l)
+		k := &n.links[l]
+		if v := n.views.of(int(k.node)); v != nil && v.hooks.Cable != nil {
+			v.hooks.Cable(int(k.port), up)
+		}
+		if k.tell != 0 {
+			n.partOf(int(k.node)).wake(l)
 		}
 	}
 	n.parts.exchange()
@@ -63,7 +67,7 @@ func (n *Network) cut(l uint32) {
 	far.q.Cancel(n.source.arrive(l))
 	for f := &far.flights[l]; f.head != 0; {
 		i := far.slots.pop(f)
-		if far.slots.all[i].kind == pause {
+		if far.slots.all[i].control() {
 			far.slots.put(i)
 		} else {
 			far.drop(i, CableDown, n.digestOf(int(r.node)))
@@ -71,11 +75,11 @@ func (n *Network) cut(l uint32) {
 	}
 	if sw := int(k.node) - len(n.hosts); sw >= 0 {
 		x := &n.switches[sw]
-		o := &x.out[k.port]
 		for c := range uint8(NumClasses) {
-			x.flush(o, c, CableDown)
+			x.flush(k.port, c, CableDown)
 		}
 	}
 	k.tell = 0
+	a.dropFrames(k)
 	a.setPaused(l, 0)
 }

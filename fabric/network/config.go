@@ -21,6 +21,9 @@ type Config struct {
 	MTU      int     // bytes on the wire of the largest packet; 0: DefaultMTU
 	HostDSCP []uint8 // class of each DSCP as hosts see it, 64; nil: DSCP/8
 	Seed     uint64
+	Trail    int // hops that a packet has room for, 0 to MaxTrail: see View.Note
+
+	HostProgram Program // at the ports of each host; nil: none
 
 	// Reroute returns new tables after cables have changed. They are in
 	// force when Converge has passed since the change. up says of each
@@ -64,6 +67,7 @@ type Switch struct {
 	Routing    Routing
 	Gap        Time // of Flowlet: a pause after which a flow may move
 	Watchdog   WatchdogConfig
+	Program    Program // has a say in what the switch does; nil: none
 }
 
 // Class is what a traffic class is like, at each port of a switch.
@@ -144,6 +148,9 @@ func (c *Config) check() error {
 	}
 	if c.Parts < 0 || c.Parts > maxParts {
 		return fmt.Errorf("network: %d parts: Config.Parts must be 0 to %d", c.Parts, maxParts)
+	}
+	if c.Trail < 0 || c.Trail > MaxTrail {
+		return fmt.Errorf("network: room for %d hops: Config.Trail must be 0 to %d", c.Trail, MaxTrail)
 	}
 	if c.Converge < 0 {
 		return fmt.Errorf("network: Config.Converge is %v: it must not be negative", c.Converge)

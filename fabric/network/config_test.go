@@ -21,6 +21,8 @@ func TestConfigErrors(t *testing.T) {
 		{func(c *Config) { c.MTU = 70_000 }, "MTU of 70000 bytes"},
 		{func(c *Config) { c.HostDSCP = make([]uint8, 3) }, "HostDSCP: 3 entries"},
 		{func(c *Config) { c.Converge = -1 }, "Converge"},
+		{func(c *Config) { c.Trail = 65 }, "room for 65 hops"},
+		{func(c *Config) { c.Trail = -1 }, "room for -1 hops"},
 		{func(c *Config) { c.Cables[1].A = 9 }, "cable 1: end 9 is no node"},
 		{func(c *Config) { c.Cables[1].B = -1 }, "cable 1: end -1 is no node"},
 		{func(c *Config) { c.Cables[1].A = c.Cables[1].B }, "cable 1: both ends"},

@@ -13,12 +13,13 @@ const maxParts = 64
 func (n *Network) divide(c *Config) error {
 	of, parts := c.parts()
 	for i := range parts {
-		q, err := event.NewQueue(int(n.source.script()) + 1)
+		q, err := event.NewQueue(n.source.all())
 		if err != nil {
 			return fmt.Errorf("network: %d cables are too many: %w", len(c.Cables), err)
 		}
 		a := &part{net: n, windows: &n.parts, number: i, q: q, source: n.source, links: n.links, hosts: n.hosts, switches: n.switches, inside: -1, first: event.Never,
 			flights: make([]fifo, len(n.links))}
+		a.slots.trails.room = c.Trail
 		a.out[0], a.out[1] = make([]box, parts), make([]box, parts)
 		n.parts.all = append(n.parts.all, a)
 	}

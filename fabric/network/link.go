@@ -25,8 +25,9 @@ type link struct {
 	tell      uint8  // classes whose pause the far end must be told of
 	off       uint8  // classes that a host pauses at the far end
 	up        bool
-	armed     bool // an event of the transmitter is pending
-	wanted    bool // the host has called Kick
+	armed     bool  // an event of the transmitter is pending
+	wanted    bool  // the host has called Kick
+	held      uint8 // classes that a program holds back
 
 	cutThrough bool  // the node is a cut-through switch
 	cut        bool  // the far end is in another part:
@@ -36,7 +37,9 @@ type link struct {
 	pausedSince Time
 	stats       LinkStats
 
-	_ [16]byte
+	frames fifo // of a program, that wait
+
+	_ [8]byte
 }
 
 func (k *link) setRate(rate int64) {
@@ -45,6 +48,9 @@ func (k *link) setRate(rate int64) {
 		k.psPerByte = ps / rate
 	}
 }
+
+// stopped returns the classes that must not be sent.
+func (k *link) stopped() uint8 { return k.paused | k.held }
 
 // wire returns how long bytes take, rounded up to a picosecond.
 func (k *link) wire(size int64) Time {
@@ -94,6 +100,9 @@ func (a *part) start(l uint32) {
 	case k.tell != 0 && k.up:
 		a.sendPause(l)
 		return
+	case k.frames.head != 0:
+		a.sendFrame(l)
+		return
 	case int(k.node) < len(a.hosts):
 		a.pull(l)
 		return
@@ -106,7 +115,7 @@ func (a *part) start(l uint32) {
 	k.armed = false
 	if i != 0 {
 		id := a.slots.all[i].identity()
-		a.send(l, i, sw.out[k.port].ready(k.paused), &sw.digest)
+		a.send(l, i, sw.out[k.port].ready(k.stopped()), &sw.digest)
 		sw.digest.Add(uint64(a.q.Now()) ^ id)
 	}
 }
@@ -120,7 +129,7 @@ func (a *part) pull(l uint32) {
 	k.armed = true // Kick from inside Pull does nothing
 	p := &a.pulled
 	*p = Packet{}
-	ok := h.host.Pull(a.q.Now(), int(k.port), k.paused, p)
+	ok := h.host.Pull(a.q.Now(), int(k.port), k.stopped(), p)
 	k.armed = false
 	if !ok {
 		a.slots.put(i)
@@ -135,9 +144,10 @@ func (a *part) pull(l uint32) {
 		p.Hops = defaultHops
 	}
 	a.slots.all[i].Packet = *p
+	a.slots.trails.clear(i)
 	a.totals.Sent++
 	h.digest.Add(uint64(a.q.Now()) ^ p.identity())
-	if k.paused>>p.Class&1 != 0 {
+	if k.stopped()>>p.Class&1 != 0 {
 		a.totals.Disobeyed++
 	}
 	why := NumDrops
@@ -147,6 +157,8 @@ func (a *part) pull(l uint32) {
 		why = NoRoute
 	} else if !k.up {
 		why = CableDown
+	} else if v := h.view; v != nil && v.hooks.Dequeue != nil {
+		why = v.dequeue(i, noPlace, int(k.port))
 	}
 	if why == NumDrops {
 		a.send(l, i, true, &h.digest)
@@ -167,7 +179,7 @@ func (a *part) send(l, i uint32, more bool, d *event.Digest) {
 	s.at = k.freeAt + k.delay
 	k.stats.Packets++
 	k.stats.Bytes += uint64(s.Size)
-	if more || k.tell != 0 {
+	if more || k.tell != 0 || k.frames.head != 0 {
 		a.arm(l)
 	}
 	if a.tapped {
@@ -220,6 +232,8 @@ func (a *part) arrive(l uint32) {
 	case s.kind == pause:
 		a.setPaused(l^1, r.paused&^s.DSCP|s.Hops)
 		a.slots.put(i)
+	case s.kind == frame:
+		a.frameCame(r, i)
 	case int(r.node) < len(a.hosts):
 		a.deliver(r, i)
 	default:
@@ -241,13 +255,17 @@ func (a *part) deliver(r *link, i uint32) {
 		a.drop(i, Misrouted, &h.digest)
 		return
 	}
+	if h.view != nil {
+		h.view.received(i, int(r.port))
+	}
+	a.trail = a.slots.trails.of(i)
 	a.slots.put(i)
 	a.totals.Delivered++
 	h.digest.Add(uint64(a.q.Now()) ^ p.identity())
 	h.digest.Add(p.state())
 	a.inside = number
 	h.host.Receive(a.q.Now(), int(r.port), p)
-	a.inside = -1
+	a.inside, a.trail = -1, nil
 	a.pullAll(number)
 }
 

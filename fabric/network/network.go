@@ -21,6 +21,7 @@ type Network struct {
 	hosts    []host
 	switches []swtch
 	parts    windows
+	views    views
 	classOf  [64]uint8 // as hosts see it
 	mtu      int
 	tap      func(Sight)
@@ -37,19 +38,35 @@ type Network struct {
 type host struct {
 	host   Host
 	part   *part
+	view   *View    // nil: no program
 	ports  []uint32 // transmitters
 	digest event.Digest
 }
 
 // sources numbers the sources of events: two for each transmitter, then one for
-// each host (its timer) and each switch (its watchdog), then the scripts.
-type sources struct{ links, hosts, switches int }
+// each host (its timer) and each switch (its watchdog), then the scripts, and
+// then one for each node if there are programs.
+type sources struct {
+	links, hosts, switches int
+	programs               bool
+}
 
 func (s *sources) send(l uint32) uint32   { return 2 * l }
 func (s *sources) arrive(l uint32) uint32 { return 2*l + 1 }
 func (s *sources) timer(host int) uint32  { return uint32(2*s.links + host) }
 func (s *sources) watch(sw int) uint32    { return uint32(2*s.links + s.hosts + sw) }
 func (s *sources) script() uint32         { return uint32(2*s.links + s.hosts + s.switches) }
+func (s *sources) program(node int) uint32 {
+	return uint32(2*s.links + s.hosts + s.switches + 1 + node)
+}
+
+// all returns how many there are.
+func (s *sources) all() int {
+	if s.programs {
+		return int(s.program(s.hosts + s.switches))
+	}
+	return int(s.script()) + 1
+}
 
 // New returns a network at time 0, with all cables up. It keeps a copy of what
 // it needs of c, except the tables.
@@ -62,7 +79,7 @@ func New(c Config) (*Network, error) {
 	}
 	n := &Network{
 		mtu: c.MTU, reroute: c.Reroute, converge: c.Converge, parts: windows{parallel: c.Parallel},
-		source: sources{2 * len(c.Cables), c.Hosts, len(c.Switches)},
+		source: sources{2 * len(c.Cables), c.Hosts, len(c.Switches), c.programmed()},
 		hosts:  make([]host, c.Hosts), switches: make([]swtch, len(c.Switches)),
 		links: make([]link, 2*len(c.Cables)), up: make([]bool, len(c.Cables)),
 	}
@@ -84,6 +101,7 @@ func New(c Config) (*Network, error) {
 	if err := n.SetTables(c.Tables); err != nil {
 		return nil, err
 	}
+	n.startPrograms(&c)
 	return n, nil
 }
 
@@ -126,6 +144,7 @@ const (
 	streamCable = iota + 1
 	streamSwitch
 	streamHash
+	streamHost
 )
 
 // ports returns where the transmitters of a node are listed.
@@ -295,7 +314,15 @@ func (a *part) other(i int) {
 		a.switches[i].watch()
 		return
 	}
-	a.net.script()
+	if i -= len(a.switches); i == 0 {
+		a.net.script()
+		return
+	}
+	node := i - 1
+	a.net.digestOf(node).Add(uint64(a.q.Now()))
+	if v := a.net.views.of(node); v.hooks.Timer != nil {
+		v.hooks.Timer()
+	}
 }
 
 // pullAll pulls from the ports of a host that called Kick from inside.

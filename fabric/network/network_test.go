@@ -13,6 +13,7 @@ type source struct {
 	received []Packet
 	at       []Time
 	dropped  [NumDrops]int
+	trail    func() // called by Receive, if it is not nil
 }
 
 func (s *source) Pull(_ Time, _ int, paused uint8, p *Packet) bool {
@@ -27,6 +28,9 @@ func (s *source) Pull(_ Time, _ int, paused uint8, p *Packet) bool {
 func (s *source) Receive(now Time, _ int, p *Packet) {
 	s.received = append(s.received, *p)
 	s.at = append(s.at, now)
+	if s.trail != nil {
+		s.trail()
+	}
 }
 func (s *source) Timer(Time)                  {}
 func (s *source) Dropped(_ *Packet, why Drop) { s.dropped[why]++ }

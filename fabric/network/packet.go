@@ -42,16 +42,27 @@ type Packet struct {
 	ECN      uint8  // 2 bits
 	Class    uint8  // the network sets it from DSCP
 	Hops     uint8  // hop limit; 0 stands for 64
+	Flags    Flags
 
 	kind uint8
 	in   uint16 // port by which the packet came into its switch
 }
+
+// Flags are marks that a packet bears for programs and hosts. The network
+// itself does nothing by them.
+type Flags uint8
+
+const (
+	Telemetry Flags = 1 << iota // the sender wants hops noted
+	Trimmed                     // the payload was cut off
+)
 
 // Kinds of packet.
 const (
 	data   uint8 = iota
 	pause        // DSCP: bit set of classes, Hops: which of them are paused
 	stored       // data that waits for its last bit at a cut-through switch
+	frame        // of programs, see setFrame
 )
 
 // identity is what a digest sees of a packet.
@@ -77,12 +88,13 @@ const (
 	CableLoss                // Cable.Loss
 	CableDown                // on a cable, or queued for it, that was down
 	Watchdog                 // queued where the watchdog saw a storm of pauses
+	Programmed               // a program said so
 	NumDrops
 )
 
 var dropNames = [NumDrops]string{
 	"egress_full", "ingress_full", "headroom_full", "hop_limit", "no_route",
-	"misrouted", "too_long", "cable_loss", "cable_down", "watchdog",
+	"misrouted", "too_long", "cable_loss", "cable_down", "watchdog", "programmed",
 }
 
 // String returns the name of the counter.

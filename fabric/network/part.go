@@ -23,7 +23,8 @@ type part struct {
 	flights []fifo // what is on the cables that end here, by transmitter
 	totals  Totals
 	tapped  bool
-	inside  int // the host whose Receive or Timer runs, or -1
+	inside  int   // the host whose Receive or Timer runs, or -1
+	trail   []Hop // of the packet that it receives
 
 	// What hosts see: packets in places of their own, so that none escapes.
 	pulled, received, dropped Packet
@@ -41,6 +42,7 @@ type part struct {
 // box is what one part has for another one.
 type box struct {
 	packets []posted
+	hops    []Hop // of packets, one after the other
 	drops   []dropped
 }
 
@@ -48,6 +50,7 @@ type box struct {
 type posted struct {
 	slot
 	l      uint32
+	hops   uint8
 	notice Time // when the far end takes notice of it
 }
 
@@ -69,7 +72,9 @@ func (a *part) post(l, i uint32) {
 	s := &a.slots.all[i]
 	b := &a.out[a.windows.side][k.farPart]
 	at := k.arrival(s, k.farCuts)
-	b.packets = append(b.packets, posted{*s, l, at})
+	trail := a.slots.trails.of(i)
+	b.hops = append(b.hops, trail...)
+	b.packets = append(b.packets, posted{*s, l, uint8(len(trail)), at})
 	a.first = min(a.first, at)
 	a.slots.put(i)
 }
@@ -84,10 +89,13 @@ func (a *part) report(to *part, p *Packet, why Drop) {
 func (a *part) collect(side int) {
 	for _, from := range a.windows.all {
 		b := &from.out[side][a.number]
+		hops := b.hops
 		for j := range b.packets {
 			p := &b.packets[j]
 			i := a.slots.get()
 			a.slots.all[i] = p.slot
+			a.slots.trails.set(i, hops[:p.hops])
+			hops = hops[p.hops:]
 			a.fly(p.l, i, p.notice)
 		}
 		for j := range b.drops {
@@ -95,15 +103,19 @@ func (a *part) collect(side int) {
 			a.dropped = d.Packet
 			a.hosts[d.Src].host.Dropped(&a.dropped, d.why)
 		}
-		b.packets, b.drops = b.packets[:0], b.drops[:0]
+		b.packets, b.hops, b.drops = b.packets[:0], b.hops[:0], b.drops[:0]
 	}
 }
 
 // sight tells the tap of a packet that a transmitter sends now.
 func (a *part) sight(k *link, s *slot) {
 	x := Sight{At: a.q.Now(), Arrives: s.at, Node: int(k.node), Port: int(k.port), Packet: s.Packet}
-	if s.kind == pause {
+	switch s.kind {
+	case pause:
 		x.Pause, x.Mask, x.Off = true, s.DSCP, s.Hops
+		x.Packet = Packet{Size: s.Size}
+	case frame:
+		x.Pause, x.Frame = true, s.frame()
 		x.Packet = Packet{Size: s.Size}
 	}
 	if a.windows.apart {

@@ -31,7 +31,7 @@ func (a *part) sendPause(l uint32) {
 	} else {
 		sw := &a.switches[number]
 		o := &sw.out[k.port]
-		off, more, digest = o.off(), o.ready(k.paused), &sw.digest
+		off, more, digest = o.off(), o.ready(k.stopped()), &sw.digest
 	}
 	i := a.slots.get()
 	p := &a.slots.all[i].Packet
@@ -75,6 +75,11 @@ func (a *part) setPaused(l uint32, now uint8) {
 			if (before^now)>>c&1 != 0 {
 				sw.observe(k.port, c)
 			}
+		}
+	}
+	if before != now {
+		if v := a.net.views.of(int(k.node)); v != nil && v.hooks.Paused != nil {
+			v.hooks.Paused(int(k.port), now)
 		}
 	}
 	if before&^now != 0 {
@@ -140,12 +145,13 @@ func (sw *swtch) watch() {
 func (sw *swtch) storm(out int, class uint8) {
 	sw.out[out].queues[class].storm = true
 	sw.part.totals.Storms++
-	sw.flush(&sw.out[out], class, Watchdog)
+	sw.flush(uint16(out), class, Watchdog)
 }
 
 // flush drops what a queue has.
-func (sw *swtch) flush(o *port, class uint8, why Drop) {
+func (sw *swtch) flush(out uint16, class uint8, why Drop) {
+	o := &sw.out[out]
 	for o.queues[class].bytes > 0 {
-		sw.part.drop(sw.take(o, class), why, &sw.digest)
+		sw.drop(sw.take(o, class), why, int(out))
 	}
 }

@@ -8,14 +8,18 @@ type slot struct {
 	at   Time // when its last bit is at the far end of the cable
 }
 
+// control reports whether it is no packet of a host.
+func (s *slot) control() bool { return s.kind == pause || s.kind == frame }
+
 // fifo is a list of slots: the indices of the first and of the last. Slot 0 is
 // not used, so the zero fifo is empty.
 type fifo struct{ head, tail uint32 }
 
 // slots has all slots of a network.
 type slots struct {
-	all  []slot
-	free uint32 // list
+	all    []slot
+	free   uint32 // list
+	trails trails
 }
 
 // get returns a slot with a zero packet.
@@ -24,8 +28,10 @@ func (s *slots) get() uint32 {
 	if i == 0 {
 		if len(s.all) == 0 {
 			s.all = append(s.all, slot{})
+			s.trails.grow()
 		}
 		s.all = append(s.all, slot{})
+		s.trails.grow()
 		return uint32(len(s.all) - 1)
 	}
 	s.free = s.all[i].next

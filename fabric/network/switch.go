@@ -9,6 +9,7 @@ import (
 // swtch is a switch with a buffer that all its ports share.
 type swtch struct {
 	part    *part
+	view    *View // nil: no program
 	node    int
 	ports   []uint32 // transmitters
 	out     []port
@@ -120,10 +121,19 @@ func newProfile(classes *[NumClasses]Class, mtu int64) *profile {
 // setTable puts a table in force.
 func (sw *swtch) setTable(t *Table) {
 	sw.table = *t
-	sw.fastest = make([]int64, len(t.Sets))
-	for i, set := range t.Sets {
+	sw.setFastest()
+}
+
+// setFastest notes for each set how fast the port may be that is chosen.
+func (sw *swtch) setFastest() {
+	sw.fastest = make([]int64, len(sw.table.Sets))
+	anyPort := sw.view != nil && sw.view.hooks.Route != nil
+	for i, set := range sw.table.Sets {
 		for _, p := range set {
 			sw.fastest[i] = max(sw.fastest[i], sw.link(int(p)).rate)
+		}
+		for p := 0; anyPort && p < len(sw.ports); p++ {
+			sw.fastest[i] = max(sw.fastest[i], sw.link(p).rate)
 		}
 	}
 }
@@ -167,36 +177,48 @@ func (sw *swtch) forward(r *link, i uint32) {
 	sw.digest.Add(p.state() ^ uint64(r.port)<<32)
 	a.totals.Hops++
 	if p.Hops <= 1 {
-		a.drop(i, HopLimit, &sw.digest)
+		p.in = r.port
+		sw.drop(i, HopLimit, noPlace)
 		return
 	}
 	p.Hops--
-	class := sw.classOf[p.DSCP]
-	p.Class, p.in = class, r.port
+	p.Class, p.in = sw.classOf[p.DSCP], r.port
 	set := sw.table.Sets[sw.table.Set[p.Dst]]
-	if len(set) == 0 {
-		a.drop(i, NoRoute, &sw.digest)
-		return
-	}
-	out := set[0]
-	if len(set) > 1 {
-		out = sw.choose(set, p)
-	}
-	o := &sw.out[out]
-	q := &o.queues[class]
+	out := noPlace
 	switch {
-	case !sw.link(int(out)).up:
-		a.drop(i, CableDown, &sw.digest)
-		return
-	case q.storm:
-		a.drop(i, Watchdog, &sw.digest)
+	case sw.view != nil && sw.view.hooks.Route != nil:
+		out = sw.view.route(i, set)
+	case len(set) > 1:
+		out = int(sw.choose(set, p))
+	case len(set) == 1:
+		out = int(set[0])
+	}
+	switch {
+	case out == noPlace:
+		sw.drop(i, NoRoute, noPlace)
+	case !sw.link(out).up:
+		sw.drop(i, CableDown, out)
+	default:
+		sw.enqueue(i, uint16(out))
+	}
+}
+
+// enqueue puts a packet into a queue of a port, or drops it.
+func (sw *swtch) enqueue(i uint32, out uint16) {
+	a := sw.part
+	p := &a.slots.all[i].Packet
+	o := &sw.out[out]
+	r := sw.room(p, o)
+	if sw.view != nil && sw.view.hooks.Enqueue != nil && r.why != Watchdog {
+		r = sw.view.enqueue(i, out, r)
+	}
+	if r.why != NumDrops {
+		sw.drop(i, r.why, int(out))
 		return
 	}
-	size := int64(p.Size)
-	if why := sw.admit(r.port, class, o, size); why != NumDrops {
-		a.drop(i, why, &sw.digest)
-		return
-	}
+	sw.store(p, r)
+	class, size := p.Class&(NumClasses-1), int64(p.Size)
+	q := &o.queues[class]
 	if q.bytes == 0 {
 		sw.observe(out, class)
 	}
@@ -214,19 +236,28 @@ func (sw *swtch) forward(r *link, i uint32) {
 func (sw *swtch) next(k *link) uint32 {
 	a := sw.part
 	o := &sw.out[k.port]
-	ready := o.nonEmpty &^ k.paused
-	if ready == 0 {
-		return 0
+	for {
+		ready := o.nonEmpty &^ k.stopped()
+		if ready == 0 {
+			return 0
+		}
+		class := o.schedule(&a.slots, ready)
+		i := sw.take(o, class)
+		s := &a.slots.all[i]
+		if red := &o.classes[class].RED; red.Kmax != 0 && s.ECN != NotECT && s.ECN != CE && sw.mark(red, o.queues[class].bytes) {
+			s.ECN = CE
+			a.totals.Marks++
+			o.stats.Marks++
+		}
+		if sw.view == nil || sw.view.hooks.Dequeue == nil {
+			return i
+		}
+		why := sw.view.dequeue(i, int(s.in), int(k.port))
+		if why == NumDrops {
+			return i
+		}
+		sw.drop(i, why, int(k.port))
 	}
-	class := o.schedule(&a.slots, ready)
-	i := sw.take(o, class)
-	s := &a.slots.all[i]
-	if red := &o.classes[class].RED; red.Kmax != 0 && s.ECN != NotECT && s.ECN != CE && sw.mark(red, o.queues[class].bytes) {
-		s.ECN = CE
-		a.totals.Marks++
-		o.stats.Marks++
-	}
-	return i
 }
 
 // take removes the first packet of a queue, and gives its buffer back.

@@ -20,6 +20,8 @@ type Totals struct {
 	XONs       uint64             // pause frames that paused none
 	Storms     uint64             // queues in which the watchdog saw a storm
 	Disobeyed  uint64             // packets that hosts gave for a paused class
+	Frames     uint64             // that programs have sent (View.Send)
+	Unnoted    uint64             // hops for which packets had no room (View.Note)
 }
 
 // Dropped returns the packets that were dropped for any reason.
@@ -57,6 +59,8 @@ func (t *Totals) add(o *Totals) {
 	t.XONs += o.XONs
 	t.Storms += o.Storms
 	t.Disobeyed += o.Disobeyed
+	t.Frames += o.Frames
+	t.Unnoted += o.Unnoted
 }
 
 // LinkStats is what has been at a port's transmitter.
@@ -191,8 +195,9 @@ type Sight struct {
 	Arrives    Time
 	Node, Port int
 	Packet     Packet
-	Pause      bool  // a pause frame:
-	Mask, Off  uint8 // the classes it is about, and those of them that it pauses
+	Pause      bool  // a frame of flow control:
+	Mask, Off  uint8 // the classes it is about, and those of them that it pauses; 0: it is of a program
+	Frame      Frame
 }
 
 // Tap has f called with every packet that begins to leave a port, before what
@@ -219,7 +224,7 @@ func (n *Network) Check() error {
 		far := n.parts.all[n.links[i].farPart]
 		slots := far.slots.all
 		for s := far.flights[i].head; s != 0; s = slots[s].next {
-			if slots[s].kind != pause {
+			if !slots[s].control() {
 				inside++
 			}
 		}
@@ -308,7 +313,7 @@ func (n *Network) Held(f func(Held)) {
 		k := &n.links[i]
 		slots := n.parts.all[k.farPart].slots.all
 		for s := n.parts.all[k.farPart].flights[i].head; s != 0; s = slots[s].next {
-			if slots[s].kind != pause {
+			if !slots[s].control() {
 				f(Held{Node: int(k.node), Port: int(k.port), Packet: slots[s].Packet})
 			}
 		}
