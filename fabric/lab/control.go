@@ -78,6 +78,18 @@ func (r *run) maker(choice cc.Choice, mtu rocev2.MTU) (func(path) cc.Controller,
 	return func(path) cc.Controller { return cc.NewDCQCN(cc.NewStatic(int(c.Window), most), p) }, nil
 }
 
+// telemetry reports whether congestion control looks at what switches tell
+// (INT): then the switches do tell.
+func (s *Scenario) telemetry() bool {
+	c := &s.Adapter
+	if c.Controller != nil {
+		_, ok := c.Controller().(cc.Telemetry)
+		return ok
+	}
+	choice, err := cc.ParseChoice(c.Control)
+	return err == nil && choice.Law == cc.LawHPCC
+}
+
 // connection says how two hosts are connected.
 func (r *run) connection(src, dst int) adapter.Connection {
 	c := r.conn

@@ -161,6 +161,19 @@ func newRun(s *Scenario, parallel func(int, func(int))) (*run, error) {
 		}
 		return routes(up)
 	}
+	if s.telemetry() { // TEMPORARY
+		cfg.Trail, cfg.MTU = 8, network.DefaultMTU+2+64
+		for i := range cfg.Switches {
+			cfg.Switches[i].Program = func(v *network.View) network.Hooks {
+				return network.Hooks{Dequeue: func(p *network.Packet, at network.Place) network.Verdict {
+					if p.Flags&network.Telemetry != 0 && v.Note(v.Hop(at.Out)) {
+						p.Size += 8
+					}
+					return network.Default
+				}}
+			}
+		}
+	}
 	if r.net, err = network.New(cfg); err != nil {
 		if s.Network.Buffer != 0 {
 			err = fmt.Errorf("network.buffer is %v: %w", s.Network.Buffer, err)
@@ -198,6 +211,10 @@ func (r *run) adapters(p *topology.Profile) error {
 	if err != nil {
 		return err
 	}
+	entropy, err := oneOf("adapter.entropy", c.Entropy, entropies, 0)
+	if err != nil {
+		return err
+	}
 	mtu := rocev2.MTU4096
 	if c.MTU != 0 {
 		if mtu, err = rocev2.MTUOf(c.MTU); err != nil {
@@ -212,6 +229,7 @@ func (r *run) adapters(p *topology.Profile) error {
 		tc |= network.ECT0
 	}
 	cfg := adapter.Config{Seed: r.s.Seed, MinProbe: orDefault(c.MinProbe, r.s.minProbe()).duration(), ReadChunk: int(c.ReadChunk)}
+	cfg.Telemetry, cfg.PerPacket = r.s.telemetry(), entropy == 1
 	if trace := r.s.Trace; trace != nil {
 		cfg.Trace = func(at event.Time, host int, e *qp.TraceEvent) { trace(at.Duration(), host, e) }
 	}

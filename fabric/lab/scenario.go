@@ -110,6 +110,7 @@ type Adapter struct {
 	Timeout     int    // code of the local ACK timeout (IBTA 9.7.6.1.3); 0: 14, which is 67 ms
 	Shared      bool   // flows with an end share a connection if they have hosts and SrcPort in common; else each has its own
 	ReadChunk   Bytes  `toml:"read_chunk"`
+	Entropy     string // flow, or packet: each leaves by another source port than the one before, so that ECMP sends it by another way; "": flow
 
 	// Controller, if it is not nil, makes the congestion control of each
 	// queue pair, in place of Control. It is called at the hosts of all
@@ -168,6 +169,7 @@ const MostCores = 64
 // Names that a Scenario may have.
 var (
 	recoveries = []string{"selective", "go-back-n"}
+	entropies  = []string{"flow", "packet"}
 	routings   = []string{"ecmp", "flowlet", "least-queue", "spray"}
 	topologies = []string{"pair", "star", "leaf-spine", "fat-tree", "hpcc", "ring", "links"}
 	operations = []string{"write", "send", "read"}
