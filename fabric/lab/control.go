@@ -61,6 +61,9 @@ func (r *run) maker(choice cc.Choice, mtu rocev2.MTU) (func(path) cc.Controller,
 		}
 		return func(path) cc.Controller { return cc.NewHPCC(hpcc, most) }, nil
 	case cc.LawSwift:
+		// As the others it begins with what fills the path. The paper
+		// does not say how.
+		most.InitialBytes = min(windowOf(r.roundTrip(mtu), choice.Line, mtu), bytes)
 		return func(there path) cc.Controller {
 			swift := swift
 			if swift.Hops == 0 {
@@ -76,6 +79,12 @@ func (r *run) maker(choice cc.Choice, mtu rocev2.MTU) (func(path) cc.Controller,
 		return nil, fmt.Errorf("adapter.control: %w", err)
 	}
 	return func(path) cc.Controller { return cc.NewDCQCN(cc.NewStatic(int(c.Window), most), p) }, nil
+}
+
+// windowOf returns how the packets that a rate sends in a time count in flight.
+func windowOf(t time.Duration, rate uint64, mtu rocev2.MTU) int {
+	packets := scaled(rate/8, uint64(t), 1e9) / int64(mtu.Bytes()+cc.WireOverhead)
+	return int(min(packets, cc.MaxPSNs)) * (mtu.Bytes() + cc.PacketOverhead)
 }
 
 // telemetry reports whether congestion control looks at what switches tell

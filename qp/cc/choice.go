@@ -136,12 +136,11 @@ func (c *Choice) Parameters() (HPCCConfig, SwiftConfig, TimelyConfig, error) {
 // ErrNoTelemetry is wrapped by what Maker returns for LawHPCC.
 var ErrNoTelemetry = errors.New("no network tells sockets of its queues (INT), which hpcc needs: it is for simulated networks, rocev2 sim")
 
-// Round trips that connections aim at whose packets pass operating systems. The
-// literature's are of adapters.
-const (
-	hostTarget = time.Millisecond       // of Swift
-	hostLow    = 500 * time.Microsecond // of TIMELY
-)
+// hostTime is what round trips are measured by where packets pass operating
+// systems, which answer at times that differ by as much: the target of Swift,
+// and of TIMELY below what the rate grows, and what the gradient is divided by.
+// The literature's are of adapters, some ten microseconds.
+const hostTime = time.Millisecond
 
 // Maker returns what makes the controllers of c, for hosts on which packets
 // pass an operating system: nil for LawWindow, which a queue pair has in any
@@ -169,10 +168,11 @@ func (c *Choice) Maker() (func(Config) Controller, error) {
 	case LawHPCC:
 		return nil, fmt.Errorf("%w: %w", ErrChoice, ErrNoTelemetry)
 	case LawSwift:
-		swift.Target = cmp.Or(swift.Target, hostTarget)
+		swift.Target = cmp.Or(swift.Target, hostTime)
 		return func(w Config) Controller { return NewSwift(swift, w) }, nil
 	case LawTimely:
-		timely.Low = cmp.Or(timely.Low, hostLow)
+		timely.Low = cmp.Or(timely.Low, hostTime)
+		timely.RTT = cmp.Or(timely.RTT, hostTime)
 		if err := timely.Check(); err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrChoice, err)
 		}

@@ -99,8 +99,8 @@ func (s *spaced) setRate(now clock.Time, rate, line uint64) {
 }
 
 // leastRate is the lowest rate that packets are spaced with, in bits per
-// second: some packets in a second, so that a connection never stands still.
-const leastRate = 100 * kilo
+// second, as in adapters (see AdapterProfile): a connection never stands still.
+const leastRate = mega
 
 // sent takes what was sent out of the bucket.
 func (s *spaced) sent(now clock.Time, bytes, packets int) {

@@ -73,8 +73,8 @@ func inRange(law string, bounds []bound) error {
 // each acknowledgement (Telemetry). From that follows how much of each link is
 // in flight, as a share of what it holds; the fullest one says by how much the
 // window is to change, so that Eta of it is used. Each acknowledgement changes
-// the window, from a reference that moves once in a round trip: so what many of
-// them tell of one queue adds up to no more than two changes. Packets leave at the rate with which the window takes a
+// the window, from a reference that moves once in a round trip: so a queue of
+// which many of them tell is answered once. Packets leave at the rate with which the window takes a
 // round trip.
 //
 // A connection begins with what its port sends in a round trip. Losses, marks
@@ -153,6 +153,9 @@ func (h *HPCC) Acked(now clock.Time, f *Flight, _ uint64) bool {
 		return false
 	}
 	h.fresh = false
+	if !h.known { // what follows is measured from here
+		h.update = f.Next
+	}
 	measured := h.measure()
 	h.last, h.lastHops, h.known = h.next, h.nextHops, true
 	if !measured {

@@ -73,9 +73,9 @@ type Swift struct {
 
 const (
 	onePacket = 1 << 20 // of windows
-	// leastPackets is the smallest window: what is beyond is no help, and a
-	// connection has to go on.
-	leastPackets = onePacket >> 10
+	// leastPackets is the smallest window, some bytes of a packet, as in
+	// htsim: a connection has to go on, with a READ of many packets, too.
+	leastPackets = onePacket / 128
 	// manyTimeouts is how many timeouts in a row make the window the
 	// smallest (RETX_RESET_THRESHOLD).
 	manyTimeouts = 5
