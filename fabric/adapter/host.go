@@ -26,6 +26,7 @@ type Host struct {
 
 	done       []completed
 	delivering bool
+	returns    []header // of packets that were trimmed, to go back
 
 	echoes map[echoKey]*echo // with Config.Telemetry; only looked up
 	sent   uint8             // packets, of Config.PerPacket
@@ -55,6 +56,9 @@ const ipHeaders = 20 + 8
 func (h *Host) Pull(now event.Time, port int, paused uint8, p *network.Packet) bool {
 	if port != 0 {
 		return false
+	}
+	if h.pullReturn(paused, p) {
+		return true
 	}
 	a := h.part
 	a.tx.Reset()
@@ -100,6 +104,12 @@ func (h *Host) Receive(now event.Time, _ int, p *network.Packet) {
 		of = &h.a.parts[part].records
 	}
 	k := of.at(p.Handle)
+	if p.Flags&network.Trimmed != 0 {
+		h.trimmed(toClock(now), k, p)
+		a.release(p.Handle)
+		h.after()
+		return
+	}
 	rx := &a.rx[0]
 	n := int(k.n) + rocev2.ICRCLen
 	if whole := of.whole(k); whole != nil {

@@ -21,6 +21,7 @@ var experiments = map[string]func(t *testing.T){
 	"recovery-of-hadoop":     recoveryOfHadoop,
 	"recovery-of-storage":    recoveryOfStorage,
 	"recovery-of-websearch":  recoveryOfWebSearch,
+	"routings-under-load":    routingsUnderLoad,
 	"victim":                 victim,
 	"websearch":              webSearch,
 	"without-pauses":         withoutPauses,

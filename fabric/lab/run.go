@@ -140,6 +140,9 @@ func newRun(s *Scenario, parallel func(int, func(int))) (*run, error) {
 	if err := playable(r.g); err != nil {
 		return nil, err
 	}
+	if s.telemetry() {
+		s.Network.Switch.INT = true
+	}
 	plan, err := s.Network.plan(r.g, s.Seed)
 	if err != nil {
 		return nil, err
@@ -160,19 +163,6 @@ func newRun(s *Scenario, parallel func(int, func(int))) (*run, error) {
 			return nil // each of many failures may take a while
 		}
 		return routes(up)
-	}
-	if s.telemetry() { // TEMPORARY
-		cfg.Trail, cfg.MTU = 8, network.DefaultMTU+2+64
-		for i := range cfg.Switches {
-			cfg.Switches[i].Program = func(v *network.View) network.Hooks {
-				return network.Hooks{Dequeue: func(p *network.Packet, at network.Place) network.Verdict {
-					if p.Flags&network.Telemetry != 0 && v.Note(v.Hop(at.Out)) {
-						p.Size += 8
-					}
-					return network.Default
-				}}
-			}
-		}
 	}
 	if r.net, err = network.New(cfg); err != nil {
 		if s.Network.Buffer != 0 {
@@ -229,7 +219,7 @@ func (r *run) adapters(p *topology.Profile) error {
 		tc |= network.ECT0
 	}
 	cfg := adapter.Config{Seed: r.s.Seed, MinProbe: orDefault(c.MinProbe, r.s.minProbe()).duration(), ReadChunk: int(c.ReadChunk)}
-	cfg.Telemetry, cfg.PerPacket = r.s.telemetry(), entropy == 1
+	cfg.Telemetry, cfg.PerPacket = r.s.Network.Switch.INT, entropy == 1
 	if trace := r.s.Trace; trace != nil {
 		cfg.Trace = func(at event.Time, host int, e *qp.TraceEvent) { trace(at.Duration(), host, e) }
 	}

@@ -104,8 +104,9 @@ func (m *sampler) thin() {
 const stillFor = 1000 * us
 
 // still returns since when no packet has arrived, where some wait in switches
-// that are paused: a deadlock, or a host that pauses for ever. 0 means that the
-// network moves, or is empty. It looks between samples only.
+// that are paused or have no credits: a deadlock, or a host that pauses for
+// ever. 0 means that the network moves, or is empty. It looks between samples
+// only.
 func (m *sampler) still() Time {
 	n := m.r.net
 	if n.Totals().Inside() == 0 || Time(n.Now())-m.moved < max(stillFor, 2*m.step) {
@@ -114,7 +115,7 @@ func (m *sampler) still() Time {
 	for _, p := range m.ports {
 		port := n.Port(p.node, p.port)
 		for c := range 8 {
-			if port.Paused()>>c&1 != 0 && port.Queued(c) > 0 {
+			if (port.Paused()|port.Held())>>c&1 != 0 && port.Queued(c) > 0 {
 				return max(m.moved, 1)
 			}
 		}

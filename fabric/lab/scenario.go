@@ -80,13 +80,14 @@ type Network struct {
 	QueueMax   Bytes   `toml:"queue_max"` // of each lossy queue; 0: the profile's rule alone
 	Alpha      *int    // thresholds of lossless classes are 2^Alpha of the free buffer; nil: the profile's
 	RED        *RED    `toml:"red"` // nil: the profile's
-	Routing    string  // ecmp, flowlet, least-queue or spray; "": ecmp
+	Routing    string  // ecmp, flowlet, least-queue, spray, drill or weighted; "": ecmp
 	FlowletGap Time    `toml:"flowlet_gap"` // 0: 50 µs
 	UpDown     bool    `toml:"up_down"`     // routes that cannot deadlock, see topology.Graph.UpDown
 	CutThrough bool    `toml:"cut_through"`
 	Watchdog   Time    // pauses that last longer are ended; 0: none
 	Converge   Time    // from a failure to new tables; 0: 1 ms
 	Loss       float64 // share of packets that cables lose at random
+	Switch     Switch  // what switches do beyond that
 }
 
 // RED are thresholds of marks: from Kmin on packets are marked with a
@@ -170,7 +171,7 @@ const MostCores = 64
 var (
 	recoveries = []string{"selective", "go-back-n"}
 	entropies  = []string{"flow", "packet"}
-	routings   = []string{"ecmp", "flowlet", "least-queue", "spray"}
+	routings   = []string{"ecmp", "flowlet", "least-queue", "spray", "drill", "weighted"}
 	topologies = []string{"pair", "star", "leaf-spine", "fat-tree", "hpcc", "ring", "links"}
 	operations = []string{"write", "send", "read"}
 	kinds      = []string{"flow", "incast", "permutation", "all-to-all", "load", "bursts", "ring", "tree", "halving", "list"}
@@ -275,12 +276,14 @@ func (n *Network) plan(g *topology.Graph, seed uint64) (p topology.Plan, err err
 	if n.Alpha != nil && (*n.Alpha < -16 || *n.Alpha > 16) {
 		return p, fmt.Errorf("network.alpha is %d: it is the exponent of 2, from -16 to 16", *n.Alpha)
 	}
-	p.Routing = [...]network.Routing{network.ECMP, network.Flowlet, network.LeastQueue, network.Spray}[routing]
+	if routing < len(builtInRoutings) {
+		p.Routing = builtInRoutings[routing]
+	}
 	p.Gap = network.Time(orDefault(n.FlowletGap, 50*us))
 	p.Watchdog = network.WatchdogConfig{Detect: network.Time(n.Watchdog), Restore: network.Time(n.Watchdog)}
 	p.UpDown, p.Loss, p.Seed, p.Converge = n.UpDown, uint32(loss), seed, network.Time(orDefault(n.Converge, 1000*us))
 	p.Tune = func(_ int32, s *network.Switch) { n.tune(s) }
-	return p, nil
+	return p, n.program(g, &p)
 }
 
 const us = Microsecond
@@ -336,7 +339,10 @@ func (s *Scenario) check() error {
 	case s.Until > 0 && s.Warm >= s.Until:
 		return fmt.Errorf("warm is %v, and the run ends at %v: nothing would be measured", s.Warm, s.Until)
 	}
-	return s.Network.check()
+	if err := s.Network.check(); err != nil {
+		return err
+	}
+	return s.Network.Switch.check(&s.Network)
 }
 
 const (
@@ -391,7 +397,7 @@ func (s *Scenario) others() error {
 	case n.Lossy && n.Alpha != nil:
 		return errors.New("network.alpha is for lossless classes, and there are none with lossy")
 	}
-	switches := n.Lossy || n.Buffer != 0 || n.QueueMax != 0 || n.Alpha != nil || n.RED != nil || n.Routing != "" || n.UpDown || n.CutThrough || n.Watchdog != 0
+	switches := n.Lossy || n.Buffer != 0 || n.QueueMax != 0 || n.Alpha != nil || n.RED != nil || n.Routing != "" || n.UpDown || n.CutThrough || n.Watchdog != 0 || n.Switch.set()
 	up := n.UpRate != 0 || n.UpDelay != 0
 	err := unused("network", n.Topology, topologies, []setting{
 		{"hosts", n.Hosts != 0, "star links"},
@@ -402,7 +408,7 @@ func (s *Scenario) others() error {
 		{"link", len(n.Links) > 0, "links"},
 		{"rate or delay", n.Rate != 0 || n.Delay != 0, "pair star leaf-spine fat-tree ring links"},
 		{"up_rate or up_delay", up, "leaf-spine ring"},
-		{"routing, up_down, cut_through, lossy, watchdog, buffer, queue_max, alpha or red", switches, "star leaf-spine fat-tree hpcc ring links"},
+		{"routing, up_down, cut_through, lossy, watchdog, buffer, queue_max, alpha, red or switch", switches, "star leaf-spine fat-tree hpcc ring links"},
 	})
 	for i := 0; i < len(s.Traffic) && err == nil; i++ {
 		t := &s.Traffic[i]

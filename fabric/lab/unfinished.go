@@ -89,7 +89,10 @@ func (r *run) where(h held, src, dst int) string {
 		}
 	}
 	paused := func(node, port int) string {
-		if r.net.Port(node, port).Paused() == 0 {
+		switch p := r.net.Port(node, port); {
+		case p.Paused() == 0 && p.Held() != 0:
+			return ", without credits"
+		case p.Paused() == 0:
 			return ""
 		}
 		return fmt.Sprintf(", which %s pauses", r.nameOf(int(r.g.Ports(int32(node))[port].Peer)))

@@ -15,6 +15,32 @@ func (v *View) Hold(port int, classes uint8) {
 	}
 }
 
+// Pause has the far end of a port send nothing of a set of classes, by pause
+// frames, until the next call. What a switch pauses by itself is beside that.
+// Where the port is a host's it is Network.Pause.
+func (v *View) Pause(port int, classes uint8) {
+	k := v.link(port)
+	asks := &k.off
+	if v.sw != nil {
+		asks = &v.sw.out[port].asks
+	}
+	k.tell |= *asks ^ classes
+	*asks = classes
+	if k.tell != 0 && k.up {
+		v.a.arm(v.ports[port])
+	}
+}
+
+// Flush drops what waits at a port of a switch in a class, as Programmed. It is
+// for Timer; in another hook it panics.
+func (v *View) Flush(port int, class uint8) {
+	if !v.timed || v.sw == nil {
+		panic(fmt.Sprintf("network: program of node %d: Flush is for Timer of a switch", v.node))
+	}
+	v.link(port)
+	v.sw.flush(uint16(port), class%NumClasses, Programmed)
+}
+
 // Held returns what Hold has said.
 func (v *View) Held(port int) uint8 { return v.link(port).held }
 

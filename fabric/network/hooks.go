@@ -39,7 +39,7 @@ func (n *Network) startPrograms(c *Config) {
 	for i := range n.hosts {
 		if c.HostProgram != nil {
 			rand := event.NewRand(c.Seed, uint64(i)<<8|streamHost)
-			v := &View{a: n.partOf(i), node: i, ports: n.hosts[i].ports, rand: &rand}
+			v := &View{a: n.partOf(i), node: i, ports: n.hosts[i].ports, rand: &rand, flows: make([][NumClasses]flow, len(n.hosts[i].ports))}
 			v.hooks = c.HostProgram(v)
 			n.views[i], n.hosts[i].view = v, v
 		}
@@ -47,7 +47,7 @@ func (n *Network) startPrograms(c *Config) {
 	for i := range n.switches {
 		if program := c.Switches[i].Program; program != nil {
 			sw := &n.switches[i]
-			v := &View{a: sw.part, node: sw.node, sw: sw, ports: sw.ports, rand: &sw.rand}
+			v := &View{a: sw.part, node: sw.node, sw: sw, ports: sw.ports, rand: &sw.rand, flows: make([][NumClasses]flow, len(sw.ports))}
 			v.hooks = program(v)
 			n.views[sw.node], sw.view = v, v
 			sw.setFastest()
@@ -109,6 +109,18 @@ func (v *View) enqueue(i uint32, out uint16, r room) room {
 // dequeue shows the program a packet that leaves by a port, and returns why it
 // does not; NumDrops: it does.
 func (v *View) dequeue(i uint32, in, out int) Drop {
+	why := NumDrops
+	if v.hooks.Dequeue != nil {
+		why = v.judge(i, in, out)
+	}
+	if why == NumDrops {
+		p := &v.a.slots.all[i].Packet
+		v.flows[out][p.Class].out += uint64(p.Size)
+	}
+	return why
+}
+
+func (v *View) judge(i uint32, in, out int) Drop {
 	p := v.show(i)
 	v.leaving = i
 	verdict := v.hooks.Dequeue(p, Place{In: in, Out: out, Class: p.Class})
@@ -127,8 +139,12 @@ func (v *View) dequeue(i uint32, in, out int) Drop {
 	return NumDrops
 }
 
+// arrived counts a packet that has come in by a port.
+func (v *View) arrived(p *Packet, in uint16) { v.flows[in][p.Class].in += uint64(p.Size) }
+
 // received shows the program of a host a packet that has come.
 func (v *View) received(i uint32, in int) {
+	v.arrived(&v.a.slots.all[i].Packet, uint16(in))
 	if v.hooks.Enqueue != nil {
 		p := v.show(i)
 		v.hooks.Enqueue(p, Place{In: in, Out: noPlace, Class: p.Class}, NumDrops)

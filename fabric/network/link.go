@@ -157,7 +157,7 @@ func (a *part) pull(l uint32) {
 		why = NoRoute
 	} else if !k.up {
 		why = CableDown
-	} else if v := h.view; v != nil && v.hooks.Dequeue != nil {
+	} else if v := h.view; v != nil {
 		why = v.dequeue(i, noPlace, int(k.port))
 	}
 	if why == NumDrops {

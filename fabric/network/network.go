@@ -321,7 +321,9 @@ func (a *part) other(i int) {
 	node := i - 1
 	a.net.digestOf(node).Add(uint64(a.q.Now()))
 	if v := a.net.views.of(node); v.hooks.Timer != nil {
+		v.timed = true
 		v.hooks.Timer()
+		v.timed = false
 	}
 }
 

@@ -50,6 +50,7 @@ func (a *part) sendPause(l uint32) {
 
 // off returns the classes that a switch pauses at the far end of a port.
 func (p *port) off() (set uint8) {
+	set = p.asks
 	for c := range p.in {
 		if p.in[c].xoff {
 			set |= 1 << c

@@ -86,9 +86,14 @@ type View struct {
 	ports   []uint32
 	hooks   Hooks
 	rand    *event.Rand
-	leaving uint32 // slot of the packet that Dequeue sees; 0: none
-	packet  Packet // the one that a hook sees
+	flows   [][NumClasses]flow // by port
+	leaving uint32             // slot of the packet that Dequeue sees; 0: none
+	timed   bool               // Timer runs
+	packet  Packet             // the one that a hook sees
 }
+
+// flow is the bytes on the wire that have come in and gone out.
+type flow struct{ in, out uint64 }
 
 // Now returns the time.
 func (v *View) Now() Time { return v.a.q.Now() }
@@ -101,6 +106,9 @@ func (v *View) IsHost() bool { return v.sw == nil }
 
 // Ports returns how many ports the node has.
 func (v *View) Ports() int { return len(v.ports) }
+
+// Hosts returns how many hosts the network has.
+func (v *View) Hosts() int { return len(v.a.hosts) }
 
 // MTU returns the most bytes on the wire that a packet may have.
 func (v *View) MTU() int { return v.a.net.mtu }
@@ -131,6 +139,20 @@ func (v *View) Paused(port int) uint8 { return v.link(port).paused }
 // Sent returns the bytes on the wire that a port has sent.
 func (v *View) Sent(port int) int64 { return int64(v.link(port).stats.Bytes) }
 
+// SentOf returns the bytes on the wire of packets of a class that a port has
+// sent. Those of the packet that Dequeue sees are not among them.
+func (v *View) SentOf(port int, class uint8) uint64 {
+	v.link(port)
+	return v.flows[port][class%NumClasses].out
+}
+
+// ReceivedOf returns the bytes on the wire of packets of a class that have come
+// in by a port, stored or not.
+func (v *View) ReceivedOf(port int, class uint8) uint64 {
+	v.link(port)
+	return v.flows[port][class%NumClasses].in
+}
+
 // Queued returns the bytes that wait at a port of a switch.
 func (v *View) Queued(port int) int64 {
 	v.link(port)
@@ -158,6 +180,15 @@ func (v *View) StoredOf(port int, class uint8) int64 {
 	}
 	g := &v.sw.out[port].in[class%NumClasses]
 	return g.used + g.headroom
+}
+
+// Reserve returns the Class.Reserve of a port of a switch.
+func (v *View) Reserve(port int, class uint8) int64 {
+	v.link(port)
+	if v.sw == nil {
+		return 0
+	}
+	return v.sw.out[port].classes[class%NumClasses].Reserve
 }
 
 // SharedFree returns the free bytes of a switch's shared buffer.
@@ -189,6 +220,16 @@ func (v *View) Hash(p *Packet) uint64 {
 func (v *View) Hop(port int) Hop {
 	k := v.link(port)
 	return Hop{Rate: k.rate, Queued: v.Queued(port), Sent: int64(k.stats.Bytes), At: v.Now(), Node: uint32(v.node), Port: uint16(port)}
+}
+
+// Trail returns what the packet that Dequeue sees has noted until now, this
+// switch included. It is valid during the call of Dequeue, and nil at any other
+// time.
+func (v *View) Trail() []Hop {
+	if v.leaving == 0 {
+		return nil
+	}
+	return v.a.slots.trails.of(v.leaving)
 }
 
 // Note appends to the trail of the packet that Dequeue sees, and reports

@@ -48,6 +48,7 @@ type port struct {
 	bytes    int64 // of all queues
 	nonEmpty uint8 // queues
 	turn     uint8 // class whose turn it is in DWRR
+	asks     uint8 // classes that a program pauses at the far end
 	stats    PortStats
 }
 
@@ -176,13 +177,15 @@ func (sw *swtch) forward(r *link, i uint32) {
 	sw.digest.Add(uint64(a.q.Now()) ^ p.identity())
 	sw.digest.Add(p.state() ^ uint64(r.port)<<32)
 	a.totals.Hops++
+	p.Class, p.in = sw.classOf[p.DSCP], r.port
+	if sw.view != nil {
+		sw.view.arrived(p, r.port)
+	}
 	if p.Hops <= 1 {
-		p.in = r.port
 		sw.drop(i, HopLimit, noPlace)
 		return
 	}
 	p.Hops--
-	p.Class, p.in = sw.classOf[p.DSCP], r.port
 	set := sw.table.Sets[sw.table.Set[p.Dst]]
 	out := noPlace
 	switch {
@@ -249,7 +252,7 @@ func (sw *swtch) next(k *link) uint32 {
 			a.totals.Marks++
 			o.stats.Marks++
 		}
-		if sw.view == nil || sw.view.hooks.Dequeue == nil {
+		if sw.view == nil {
 			return i
 		}
 		why := sw.view.dequeue(i, int(s.in), int(k.port))

@@ -129,6 +129,9 @@ func (p Port) Link() LinkStats {
 // Paused returns the classes that the far end has paused.
 func (p Port) Paused() uint8 { return p.n.links[p.l].paused }
 
+// Held returns the classes that a program holds back (View.Hold).
+func (p Port) Held() uint8 { return p.n.links[p.l].held }
+
 // ofSwitch returns what a switch has of its port, or of a host's port nothing.
 func (p Port) ofSwitch() *port {
 	k := &p.n.links[p.l]

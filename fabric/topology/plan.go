@@ -15,7 +15,12 @@ type Plan struct {
 	Routing  network.Routing
 	Gap      event.Time // of network.Flowlet
 	Watchdog network.WatchdogConfig
-	UpDown   bool // routes go up and then down; otherwise they are all shortest ways
+	// Program is that of all switches, and HostProgram that of the hosts'
+	// ports; nil: none. Trail is network.Config.Trail.
+	Program, HostProgram network.Program
+	Trail                int
+
+	UpDown bool // routes go up and then down; otherwise they are all shortest ways
 	// Tables are those at the beginning. Nil: what UpDown says, without the
 	// links in Failed. The cables of those are up all the same: have
 	// network.SetCable take them down, or the next new tables use them.
@@ -43,10 +48,11 @@ func (g *Graph) Network(p Plan) (network.Config, error) {
 	}
 	c := network.Config{
 		Hosts: int(g.hosts), MTU: mtu, HostDSCP: p.Profile.DSCP, Seed: p.Seed, Converge: p.Converge,
+		HostProgram: p.HostProgram, Trail: p.Trail,
 	}
 	for s := g.hosts; s < g.Nodes(); s++ {
 		sw := p.Profile.Switch(g, s, mtu)
-		sw.Routing, sw.Gap, sw.Watchdog = p.Routing, p.Gap, p.Watchdog
+		sw.Routing, sw.Gap, sw.Watchdog, sw.Program = p.Routing, p.Gap, p.Watchdog, p.Program
 		if p.Tune != nil {
 			p.Tune(s, &sw)
 		}

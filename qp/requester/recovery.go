@@ -380,7 +380,10 @@ func (r *recovery) impliedNAK(now clock.Time, psn rocev2.PSN, info *rocev2.Opcod
 // that timeout, which is the least (IBTA 9.7.6.1.3): not all of them answer a
 // repeated READ.
 func (r *recovery) probe(now clock.Time) {
-	r.noteSilence(now)
+	if r.rtt.probe(now) {
+		r.resent = r.c.Stats.Retransmits
+		r.c.CC.Control.Silence()
+	}
 	r.rtt.backOff()
 	r.c.Stats.Rare().Probes++
 	r.c.Trace(trace.Event{Kind: trace.Timer, Why: trace.Probe, PSN: r.s.una, Flow: trace.Flow{InFlight: r.pipe()}})
@@ -393,16 +396,6 @@ func (r *recovery) probe(now clock.Time) {
 	}
 	r.goBack(now, cc.Timeout)
 	r.retry.holds = true
-}
-
-// noteSilence notes, before anything is sent again because of silence, what
-// there will be to undo if that is spurious.
-func (r *recovery) noteSilence(now clock.Time) {
-	if !r.rtt.probing {
-		r.c.CC.Control.Silence()
-		r.resent = r.c.Stats.Retransmits
-	}
-	r.rtt.probe(now)
 }
 
 // stale takes a response to what has completed. If one packet was sent again
@@ -453,7 +446,10 @@ func (r *recovery) timeout(now clock.Time) {
 			r.s.failHead(r.retry.exhausted(), 0)
 			return
 		}
-		r.noteSilence(now)
+		if r.rtt.probe(now) {
+			r.resent = r.c.Stats.Retransmits
+			r.c.CC.Control.Silence()
+		}
 		r.goBack(now, cc.Timeout)
 	}
 }

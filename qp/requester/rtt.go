@@ -312,12 +312,15 @@ func (r *rtt) wait(now clock.Time) time.Duration {
 }
 
 // probe records that packets are sent again at now because the peer is silent.
-// A queue pair that asks once more gives others no reason to wait.
-func (r *rtt) probe(now clock.Time) {
-	if !r.probing {
+// A queue pair that asks once more gives others no reason to wait. It reports
+// whether it is the first time since the last progress: then there is something
+// to undo if that is spurious.
+func (r *rtt) probe(now clock.Time) (first bool) {
+	if first = !r.probing; first {
 		r.pauses.probed = now
 	}
 	r.probing, r.maybeSpurious, r.probedAt = true, false, now
+	return first
 }
 
 // giveUp records that the peer is silent and is not probed: the local ACK

@@ -1,0 +1,113 @@
+package lab
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/gosoftroce/rocev2/fabric/network"
+)
+
+// What switches cannot do together, or not in this network, is refused by name.
+func TestSwitchMistakes(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"lossy = true\n[network.switch]\ncredit = true":                          "line 6: network.switch.credit is for lossless classes",
+		"watchdog = \"1ms\"\n[network.switch]\ncredit = true":                    "line 4: network.watchdog ends pauses",
+		"alpha = -1\n[network.switch]\ncredit = true":                            "line 4: network.alpha is a threshold of pauses",
+		"[network.switch]\ncredit_buffer = \"64KiB\"":                            "line 5: network.switch.credit_buffer is for credit = true",
+		"[network.switch]\ncredit = true\ncredit_buffer = \"8KiB\"":              "line 6: network.switch.credit_buffer is 8KiB: it is at least two packets",
+		"[network.switch]\ncredit = true\ncredit_buffer = \"2GiB\"":              "line 6: network.switch.credit_buffer is 2GiB",
+		"[network.switch]\ntrim = true":                                          "line 5: network.switch.trim is for lossy = true",
+		"buffer = \"1MB\"\n[network.switch]\ncredit = true":                      "line 4: network.buffer is 976.562KiB: network: switch 0: buffer of 1000000 bytes: 9 ports need",
+		"[network.switch]\ntrimm = true":                                         "(do you mean trim?)",
+		"routing = \"dril\"":                                                     "(do you mean drill?)",
+		"[network.switch]\ncredit = true\ncredit_buffer = \"64KiB\"\nint = true": "",
+	} {
+		s, err := Parse([]byte("[network]\ntopology = \"star\"\nhosts = 9\n" + text + "\n[[traffic]]\nkind = \"incast\"\nsenders = 8\nbytes = \"1MB\"\n"))
+		if err == nil {
+			err = Check(s)
+		}
+		if err == nil && want != "" || err != nil && (want == "" || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%q: %v; it should say %q", text, err, want)
+		}
+	}
+	if _, err := Parse([]byte("[network]\ntopology = \"pair\"\n[network.switch]\nint = true")); err == nil || !strings.Contains(err.Error(), "it has no routing") {
+		t.Errorf("a pair with a switch: %v", err)
+	}
+}
+
+// wildSwitches has the switches of a random scenario do random things.
+func wildSwitches(seed uint64) Scenario {
+	s := wild(seed)
+	d := &dice{s.random(99)}
+	n := &s.Network
+	if n.Topology == "pair" {
+		n.Topology = "star"
+	}
+	n.Routing = d.one("drill", "weighted", "ecmp", "spray")
+	n.Switch.INT = d.below(2) == 0
+	if n.Lossy {
+		n.Switch.Trim = d.below(4) > 0
+		n.QueueMax = Bytes(20_000 + d.below(100_000))
+	} else if n.Watchdog = 0; d.below(4) > 0 {
+		n.Switch.Credit = true
+		n.Switch.CreditBuffer = Bytes(d.rarely(200_000) + 10_000)
+	}
+	return s
+}
+
+// Random scenarios with programs are played twice, in one part and in several:
+// the books balance, and both times the same happens.
+func TestWildSwitches(t *testing.T) {
+	t.Parallel()
+	played, seeds := 0, max(*wildSeeds, 60)
+	for seed := range uint64(seeds) {
+		s := wildSwitches(seed)
+		first, err := Run(context.Background(), s)
+		if err != nil { // as in TestWild
+			if !strings.Contains(err.Error(), "there is no cable") && !strings.Contains(err.Error(), "a message from rank") {
+				t.Errorf("seed %d: %v", seed, err)
+			}
+			continue
+		}
+		s.Cores = 2 + int(seed%3)
+		second, err := Run(context.Background(), s)
+		if err != nil {
+			t.Errorf("seed %d in parts: %v", seed, err)
+		} else if first.Digest != second.Digest || first.Totals != second.Totals {
+			t.Errorf("seed %d: digest %x, totals %+v; in %d parts %x, %+v", seed, first.Digest, first.Totals, s.Cores, second.Digest, second.Totals)
+		}
+		if n := &s.Network; n.Switch.Credit && (first.Totals.XOFFs != 0 ||
+			n.Loss == 0 && len(s.Failures) == 0 && first.Totals.ClassDrops[3]+first.Totals.ClassDrops[4] != 0) {
+			t.Errorf("seed %d: with credits %+v", seed, first.Totals)
+		}
+		played++
+	}
+	if played < seeds/2 {
+		t.Errorf("only %d of %d were played", played, seeds)
+	}
+}
+
+// A program of one's own, at switches and at hosts, sees all packets.
+func TestOwnProgram(t *testing.T) {
+	t.Parallel()
+	var left, arrived uint64
+	s := star4()
+	s.Network.Switch.Program = func(*network.View) network.Hooks {
+		return network.Hooks{Dequeue: func(*network.Packet, network.Place) network.Verdict {
+			left++
+			return network.Default
+		}}
+	}
+	s.Network.Switch.HostProgram = func(*network.View) network.Hooks {
+		return network.Hooks{Enqueue: func(*network.Packet, network.Place, network.Drop) network.Verdict {
+			arrived++
+			return network.Default
+		}}
+	}
+	r := play(t, s)
+	if left == 0 || left != r.Totals.Hops || arrived != r.Totals.Delivered {
+		t.Errorf("%d packets have left the switch and %d have arrived: %+v", left, arrived, r.Totals)
+	}
+}
