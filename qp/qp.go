@@ -12,7 +12,6 @@ import (
 	"github.com/gosoftroce/rocev2/qp/requester"
 	"github.com/gosoftroce/rocev2/qp/responder"
 	"github.com/gosoftroce/rocev2/rocev2"
-	"github.com/gosoftroce/rocev2/rocev2/clock"
 )
 
 // Config is what a queue pair is created with. Queue depths of 0 mean a queue
@@ -392,11 +391,6 @@ func FlowOf(q *QP) Flow {
 	}
 	return q.halves.req.Flow()
 }
-
-// Tell hands what switches have told of a path to the congestion control of q,
-// if that looks at it, see cc.Telemetry. It is called before the packet is
-// handled that has brought it.
-func Tell(q *QP, now clock.Time, hops []cc.Hop) { cc.Tell(q.conn.CC.Control, now, hops) }
 
 // NextCost returns the bytes that the next request counts in flight, for a READ
 // those that it asks for; 0 if there is none.

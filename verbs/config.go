@@ -104,12 +104,13 @@ type Config struct {
 	// Losses make the window smaller that DCQCN has beside its rate.
 	//
 	// Swift (Kumar et al., SIGCOMM 2020) and TIMELY (Mittal et al., SIGCOMM
-	// 2015) need no marks. See cc.SwiftConfig and cc.TimelyConfig for their
-	// options; docs/fabric-control.md says what they do over sockets. hpcc is
-	// for simulated networks, and refused here.
+	// 2015) need no marks. Their options are those of cc.SwiftConfig and
+	// cc.TimelyConfig; docs/fabric-control.md says what comes of them over
+	// sockets. hpcc is for simulated networks, and refused here.
+	//
 	// UC and UD have no congestion control. QPConfig.Congestion chooses for
-	// one queue pair. OpenAddr and OpenLink
-	// refuse what they do not know (ErrCongestion).
+	// one queue pair. OpenAddr and OpenLink refuse what they do not know
+	// (ErrCongestion).
 	Congestion string
 
 	// NotifyInterval is the least time between two congestion notifications

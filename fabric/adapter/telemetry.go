@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 
 	"github.com/gosoftroce/rocev2/fabric/network"
-	"github.com/gosoftroce/rocev2/qp"
 	"github.com/gosoftroce/rocev2/qp/cc"
 	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/rocev2/clock"
@@ -70,7 +69,7 @@ func (h *Host) tell(now clock.Time, of *records, k *record, p *network.Packet) {
 	}
 	if k.body != 0 {
 		if hops := of.bodies.at(k.body - 1).hops; len(hops) > 0 {
-			qp.Tell(q.Core(), now, hops)
+			q.Core().Halves().Tell(now, hops)
 		}
 	}
 	if len(noted) == 0 {
@@ -78,7 +77,7 @@ func (h *Host) tell(now clock.Time, of *records, k *record, p *network.Packet) {
 	}
 	if info, _ := rocev2.Opcode(k.data[0]).Info(); info.Operation == rocev2.OpReadResponse {
 		h.part.hops = appendHops(h.part.hops[:0], noted)
-		qp.Tell(q.Core(), now, h.part.hops)
+		q.Core().Halves().Tell(now, h.part.hops)
 		return
 	}
 	key := echoKey{p.Src, q.Core().Attr().DestQPN}

@@ -82,7 +82,7 @@ type Flight struct {
 	MinRTT time.Duration // without queues, as far as is known
 	RTTVar time.Duration // how much it varies
 	// Sample is a round trip that was just measured, from a packet to its
-	// acknowledgement. It is 0 but for the call of Acked that it comes with.
+	// acknowledgement. It is 0 except for the call of Acked that follows.
 	Sample time.Duration
 }
 

@@ -74,8 +74,8 @@ func inRange(law string, bounds []bound) error {
 // in flight, as a share of what it holds; the fullest one says by how much the
 // window is to change, so that Eta of it is used. Each acknowledgement changes
 // the window, from a reference that moves once in a round trip: so a queue of
-// which many of them tell is answered once. Packets leave at the rate with which the window takes a
-// round trip.
+// which many of them tell is answered once. Packets leave at the rate with
+// which the window takes a round trip.
 //
 // A connection begins with what its port sends in a round trip. Losses, marks
 // and silence change nothing: they say less than the switches do. Without

@@ -161,7 +161,7 @@ func (t *Timely) take(rtt time.Duration) {
 	}
 }
 
-// grow makes the rate larger by so many times the additive increase.
+// grow makes the rate larger by a multiple of the additive increase.
 func (t *Timely) grow(times uint64) {
 	t.current = min(t.current+times*t.c.Additive, t.c.Line)
 }
