@@ -31,10 +31,10 @@ type Config struct {
 	NotifyHold     bool           // marks within it are reported after it
 	NotifyClass    int
 
-	// Telemetry has hosts ask for what switches tell (network.Telemetry) with
-	// each packet of data, and send it back with acknowledgements, to
-	// congestion control that is a cc.Telemetry. network.Config.Trail makes
-	// room for it.
+	// Telemetry has hosts ask for what switches tell
+	// (network.Telemetry) with each packet of data, and send it back
+	// with acknowledgements, to congestion control that is a
+	// cc.Telemetry. network.Config.Trail makes room for it.
 	Telemetry bool
 
 	// PerPacket has each packet of a host leave by another UDP source port

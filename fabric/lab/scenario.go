@@ -114,9 +114,9 @@ type Adapter struct {
 	Entropy     string // flow, or packet: each leaves by another source port than the one before, so that ECMP sends it by another way; "": flow
 
 	// Controller, if it is not nil, makes the congestion control of each
-	// queue pair, in place of Control. It is called at the hosts of all
-	// parts of the network, so it must be safe for that where Cores is not
-	// 1. A cc.Telemetry is told what the switches say.
+	// queue pair, in place of Control. A cc.Telemetry is told what the
+	// switches say. With Cores controllers of several hosts are called at
+	// the same time.
 	Controller func() cc.Controller `toml:"-"`
 }
 
