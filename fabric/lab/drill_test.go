@@ -47,8 +47,8 @@ func routingsUnderLoad(t *testing.T) {
 	for _, r := range rows {
 		fmt.Fprintf(w, "%s\t%.0f\t%.2f\t%.2f\t%.1f\t%.2f\t%.1f\t%d\t%d\t\n", r.routing, r.mean, r.mean/drill, r.all.Mean, r.all.P99, r.small.Mean, r.small.P99, r.again, r.dropped)
 	}
-	// Presto sprays parts of 64 KB, and queues are longer for that; packet by
-	// packet, in a network where all ways are alike, spraying does as well.
+	// Presto sprays parts of 64 KB, and queues are longer for that. Packet
+	// by packet, where all ways are alike, spraying does as well.
 	if ecmp, flowlet, spray := rows[0].mean/drill, rows[1].mean/drill, rows[2].mean/drill; ecmp < 1.1 || flowlet < 1.2 || flowlet > 1.45 || !near(Rate(spray*1e9), 1, .05) {
 		t.Errorf("the mean of ECMP is %.2f of DRILL's, that of flowlets %.2f, of spraying %.2f", ecmp, flowlet, spray)
 	}

@@ -11,9 +11,9 @@ import (
 
 // phantom is a switch program of one's own: a phantom queue at each port (HULL:
 // Alizadeh et al., NSDI 2012, section 3.1). It is a counter that takes the
-// bytes that leave, and drains at 95 % of the port's rate. Packets are marked by
-// its length, as RED does by that of a real queue. So senders slow down before a
-// real queue begins.
+// bytes that leave, and drains at 95 % of the port's rate. Packets are marked
+// by its length, as RED does by that of a real queue. So senders slow down
+// before a real queue begins.
 func phantom(red network.RED) network.Program {
 	type queue struct {
 		bytes int64

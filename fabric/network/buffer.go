@@ -18,6 +18,8 @@ type room struct {
 	why      Drop
 	headroom bool
 	more     int64 // of the shared buffer
+	c        *Class
+	g        *ingress
 }
 
 // room looks for room for a packet that is to leave by a port.
@@ -25,17 +27,18 @@ func (sw *swtch) room(p *Packet, o *port) room {
 	class, size := p.Class&(NumClasses-1), int64(p.Size)
 	from := &sw.out[p.in]
 	c, g, q := &from.classes[class], &from.in[class], &o.queues[class]
+	r := room{NumDrops, false, c.shared(g.used+size) - c.shared(g.used), c, g}
 	if q.storm {
-		return room{why: Watchdog}
+		r.why = Watchdog
+		return r
 	}
-	r := room{NumDrops, false, c.shared(g.used+size) - c.shared(g.used)}
 	if !c.Lossless {
 		switch e := &o.classes[class]; {
 		case e.EgressMax != 0 && q.bytes+size > e.EgressMax,
-			q.bytes+size > sw.threshold(e.EgressAlpha) && r.more > 0:
+			r.more > 0 && q.bytes+size > sw.threshold(e.EgressAlpha):
 			r.why = EgressFull
 		case g.used+size > c.Reserve+sw.threshold(c.Alpha),
-			sw.sharedUsed+r.more > sw.sharedTotal && r.more > 0:
+			r.more > 0 && sw.sharedUsed+r.more > sw.sharedTotal:
 			r.why = IngressFull
 		}
 		return r
@@ -53,7 +56,7 @@ func (sw *swtch) room(p *Packet, o *port) room {
 
 // anyRoom finds room for a packet that a program wants to have stored although
 // it is above a threshold, or says as r why there is none.
-func (sw *swtch) anyRoom(p *Packet, r room) room {
+func (sw *swtch) anyRoom(r room) room {
 	if r.why != Watchdog && sw.sharedUsed+r.more <= sw.sharedTotal {
 		r.why = NumDrops
 	}
@@ -62,9 +65,8 @@ func (sw *swtch) anyRoom(p *Packet, r room) room {
 
 // store gives a packet the room that was found for it.
 func (sw *swtch) store(p *Packet, r room) {
-	class, size := p.Class&(NumClasses-1), int64(p.Size)
-	from := &sw.out[p.in]
-	c, g := &from.classes[class], &from.in[class]
+	size := int64(p.Size)
+	c, g := r.c, r.g
 	if r.headroom {
 		g.headroom += size
 		return

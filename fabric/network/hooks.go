@@ -96,7 +96,7 @@ func (v *View) enqueue(i uint32, out uint16, r room) room {
 	case Default:
 	case Store:
 		if r.why != NumDrops {
-			r = v.sw.anyRoom(&v.a.slots.all[i].Packet, r)
+			r = v.sw.anyRoom(r)
 		}
 	case Discard:
 		r.why = Programmed

@@ -214,6 +214,7 @@ func (sw *swtch) enqueue(i uint32, out uint16) {
 	r := sw.room(p, o)
 	if sw.view != nil && sw.view.hooks.Enqueue != nil && r.why != Watchdog {
 		r = sw.view.enqueue(i, out, r)
+		p = &a.slots.all[i].Packet // a frame that it sent may have moved all
 	}
 	if r.why != NumDrops {
 		sw.drop(i, r.why, int(out))

@@ -157,7 +157,11 @@ func world(seed uint64) Config {
 // live runs a world. look says that taps look on, and that it runs in steps. It
 // returns the digest, and one of what the tap has seen.
 func live(t *testing.T, seed uint64, look bool, parts int) (*Network, uint64, uint64) {
-	c := world(seed)
+	return liveIn(t, world(seed), seed, look, parts)
+}
+
+// liveIn is live in a world that may have been changed.
+func liveIn(t *testing.T, c Config, seed uint64, look bool, parts int) (*Network, uint64, uint64) {
 	k := cores.New(parts)
 	defer k.Close()
 	c.Parts, c.Parallel = parts, k.Do
@@ -266,7 +270,7 @@ func stands(t *testing.T, seed uint64, n *Network) {
 	for i := range n.switches {
 		sw := &n.switches[i]
 		for p := range sw.out {
-			if sw.out[p].ready(sw.link(p).paused) {
+			if sw.out[p].ready(sw.link(p).stopped()) {
 				t.Fatalf("seed %d: switch %d, port %d could send and does not", seed, i, p)
 			}
 		}

@@ -74,8 +74,8 @@ func Spray(v *network.View) network.Hooks {
 	}}
 }
 
-// RED returns network.RED for all classes, as a program. Marks are counted by
-// nobody: Totals.Marks has those of Class.RED.
+// RED returns network.RED for all classes, as a program. Its marks are not in
+// Totals.Marks, which has those of Class.RED.
 func RED(red network.RED) network.Program {
 	return func(v *network.View) network.Hooks {
 		return network.Hooks{Dequeue: func(p *network.Packet, at network.Place) network.Verdict {

@@ -1,7 +1,7 @@
 // Package switches has programs for the switches of a simulated network
 // (network.Program): what newer switches do beyond ECMP, RED and PFC. They are
-// written on the hooks that package network has for everybody, and are examples
-// of how to write one's own.
+// written on the public hooks of package network, and are examples of how to
+// write one's own.
 //
 //   - INT: in-band telemetry, as HPCC needs it
 //   - Trim: a full queue cuts the payload off, and the header goes on

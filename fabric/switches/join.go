@@ -54,7 +54,7 @@ func (j *joined) add(h network.Hooks) {
 	}
 }
 
-// hooks returns those of all together. One that nobody has stays nil.
+// hooks returns those of all together. One that none of them has stays nil.
 func (j *joined) hooks() network.Hooks {
 	h := network.Hooks{Route: j.route, Timer: j.timer}
 	for _, one := range j.all {

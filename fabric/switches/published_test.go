@@ -60,8 +60,8 @@ func (h *blaster) Receive(_ network.Time, _ int, p *network.Packet) {
 func (h *blaster) Timer(network.Time)                    {}
 func (h *blaster) Dropped(*network.Packet, network.Drop) {}
 
-// starOf is one switch with that many senders, and a receiver behind the last
-// of its ports.
+// starOf is one switch with that many senders, and a receiver at the last of
+// its ports.
 func starOf(t *testing.T, senders int, c network.Config, cable network.Cable) (*network.Network, *blaster) {
 	t.Helper()
 	c.Hosts = senders + 1
@@ -131,8 +131,8 @@ func TestCreditsPublished(t *testing.T) {
 	golden(t, "credits", b.String())
 }
 
-// overload returns which share of a cable of 10 Gb/s carries whole packets of
-// 9000 bytes when so many senders ask for all of it, in parts of 10000.
+// overload returns which share of a cable of 10 Gb/s, in parts of 10000, carries
+// whole packets of 9000 bytes when each of some senders asks for all of it.
 func overload(t *testing.T, senders int, trim bool, headers network.Class) uint64 {
 	const mtu, rate = 9038, 10_000_000_000
 	sw := network.Switch{Buffer: 1 << 30}
