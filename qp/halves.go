@@ -123,6 +123,11 @@ func (h *Halves) flush() {
 	}
 }
 
+// Tell hands what switches have told of the path to congestion control, if that
+// looks at it, see cc.Telemetry. It is called before the packet is handled that
+// has brought it.
+func (h *Halves) Tell(now clock.Time, hops []cc.Hop) { cc.Tell(h.c.CC.Control, now, hops) }
+
 // inFlight is QP.InFlight.
 func (h *Halves) inFlight() (bytes int, silent bool) {
 	if h.req == nil { // datagrams lie in the peer's buffer too, and nothing tells for how long

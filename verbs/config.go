@@ -88,6 +88,8 @@ type Config struct {
 	//	dcqcn               rates by notifications, parameters of the paper
 	//	dcqcn-adapter       the same, parameters of NVIDIA's adapters
 	//	dcqcn-host          the same, slower, for operating systems
+	//	swift,target=1ms    a window that keeps round trips that long
+	//	timely,line=1G      rates by how round trips get longer
 	//
 	// DCQCN (Zhu et al., SIGCOMM 2015) begins at the rate of the port,
 	// line; without it 100G. Notifications cut the rate of a queue pair,
@@ -100,9 +102,15 @@ type Config struct {
 	//
 	// Rates are in bits per second with k, M or G, and bytes with K or M.
 	// Losses make the window smaller that DCQCN has beside its rate.
+	//
+	// Swift (Kumar et al., SIGCOMM 2020) and TIMELY (Mittal et al., SIGCOMM
+	// 2015) need no marks. Their options are those of cc.SwiftConfig and
+	// cc.TimelyConfig; docs/fabric-control.md says what comes of them over
+	// sockets. hpcc is for simulated networks, and refused here.
+	//
 	// UC and UD have no congestion control. QPConfig.Congestion chooses for
-	// one queue pair. OpenAddr and OpenLink
-	// refuse what they do not know (ErrCongestion).
+	// one queue pair. OpenAddr and OpenLink refuse what they do not know
+	// (ErrCongestion).
 	Congestion string
 
 	// NotifyInterval is the least time between two congestion notifications

@@ -18,8 +18,7 @@ func CheckCongestion(text string) error {
 	if text == "" {
 		return nil
 	}
-	_, err := cc.ParseChoice(text)
-	return err
+	return cc.CheckHosts(text)
 }
 
 // notifyScopes are the names of Config.NotifyScope.

@@ -48,7 +48,7 @@ func (f *inspectFlags) register(cmd *cobra.Command) {
 	fs.Var(statsFlag{&f.stats}, "stats", "at the end, print the counters that are not zero to standard error; --stats=json prints all counters as a line of JSON to standard output")
 	fs.Lookup("stats").NoOptDefVal = statsText
 	fs.BoolVar(&f.shm, "shm", false, "exchange packets with processes of this user on this host that have --shm, too, through shared memory; captures of the interface do not see those")
-	fs.StringVar(&f.cc, "congestion", "", "congestion `control` of this side: window (default), static, dcqcn, dcqcn-adapter or dcqcn-host, with options such as dcqcn-host,line=25G; see --tclass for ECN")
+	fs.StringVar(&f.cc, "congestion", "", "congestion `control` of this side: window (default), static, dcqcn, dcqcn-adapter, dcqcn-host, swift or timely, with options such as dcqcn-host,line=25G; see --tclass for ECN")
 	fs.IntVar(&f.tclass, "tclass", 0, "traffic `class` of the packets that this side sends, 0 to 255: 4 × DSCP + ECN")
 }
 

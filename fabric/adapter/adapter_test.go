@@ -30,6 +30,9 @@ func starOf(t testing.TB, hosts int, loss uint32, sw network.Switch, c Config, p
 		sw.Buffer = 64 << 20
 	}
 	nc := network.Config{Hosts: hosts, Switches: []network.Switch{sw}, Seed: c.Seed, Parts: parts, Parallel: parallel}
+	if c.Telemetry {
+		nc.Trail, nc.MTU = 4, network.DefaultMTU+telemetryBytes+4*hopBytes
+	}
 	table := network.Table{Set: make([]uint16, hosts)}
 	for i := range hosts {
 		nc.Cables = append(nc.Cables, network.Cable{A: i, B: hosts, Rate: 100e9, Delay: event.Microsecond, Loss: loss})

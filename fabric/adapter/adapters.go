@@ -31,6 +31,18 @@ type Config struct {
 	NotifyHold     bool           // marks within it are reported after it
 	NotifyClass    int
 
+	// Telemetry has hosts ask for what switches tell
+	// (network.Telemetry) with each packet of data, and send it back
+	// with acknowledgements, to congestion control that is a
+	// cc.Telemetry. network.Config.Trail makes room for it.
+	Telemetry bool
+
+	// PerPacket has each packet of a host leave by another UDP source port
+	// than the one before, one of 256 in turn, so that ECMP sends it by
+	// another way. The receiver takes it for one of its connection. It is
+	// not for Real.
+	PerPacket bool
+
 	// Trace, if it is not nil, gets what the queue pairs of the hosts
 	// decide. In a network of several parts it is called by
 	// several goroutines at once.
@@ -56,6 +68,9 @@ type Adapters struct {
 func New(n *network.Network, hosts int, c Config) (*Adapters, error) {
 	if hosts < 1 || hosts > maxHosts {
 		return nil, fmt.Errorf("adapter: %d hosts: there must be 1 to %d", hosts, maxHosts)
+	}
+	if c.PerPacket && c.Real {
+		return nil, errors.New("adapter: Config.PerPacket changes the ports of packets, and Real has an ICRC that covers them: take one of them out")
 	}
 	a := &Adapters{cfg: c, net: n, hosts: make([]*Host, hosts)}
 	for i := range n.Parts() {

@@ -183,6 +183,9 @@ func (q *QP) Close() {
 	q.closed = true
 	q.forget()
 	_ = q.h.e.Modify(q.q, &ib.Attr{State: ib.StateErr}, ib.AttrState) // from RESET it is refused: there is nothing to flush
+	if q.peer != nil {
+		delete(q.h.echoes, echoKey{q.peer.h.number, q.peer.QPN()})
+	}
 	q.h.e.Destroy(q.q)
 	q.h.changed()
 }

@@ -29,6 +29,9 @@ type Host struct {
 	done       []completed
 	delivering bool
 	returns    []header // of packets that were trimmed, to go back
+
+	echoes map[echoKey]*echo // with Config.Telemetry; only looked up
+	sent   uint8             // packets, of Config.PerPacket
 }
 
 // Number returns the number of the host in its network.
@@ -87,6 +90,14 @@ func (h *Host) Pull(now event.Time, port int, paused uint8, p *network.Packet) b
 	if h.scripts != nil {
 		h.follow(data, p)
 	}
+	if h.a.cfg.Telemetry {
+		h.ask(k, p)
+	}
+	if h.a.cfg.PerPacket {
+		h.sent++
+		k.entropy = h.sent
+		p.SrcPort ^= uint16(k.entropy)
+	}
 	return true
 }
 
@@ -113,10 +124,13 @@ func (h *Host) Receive(now event.Time, _ int, p *network.Packet) {
 		rx.Data = a.scratch[:n:n]
 	}
 	rx.Src, rx.Dst = addrOf(p.Src), addrOf(p.Dst)
-	rx.SrcPort, rx.TrafficClass, rx.HopLimit = p.SrcPort, k.trafficClass&^3|p.ECN, p.Hops
+	rx.SrcPort, rx.TrafficClass, rx.HopLimit = p.SrcPort^uint16(k.entropy), k.trafficClass&^3|p.ECN, p.Hops
 	rx.ICRC = transport.ICRCAbsent
 	if h.a.cfg.Real {
 		h.check(rx)
+	}
+	if h.a.cfg.Telemetry {
+		h.tell(toClock(now), of, k, p)
 	}
 	h.e.Receive(toClock(now), a.rx[:])
 	a.release(p.Handle)

@@ -3,6 +3,7 @@ package adapter
 import (
 	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/memreg"
+	"github.com/gosoftroce/rocev2/qp/cc"
 	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/transport"
 )
@@ -24,6 +25,7 @@ type part struct {
 	sge [1]ib.SGE
 
 	requests requests
+	hops     []cc.Hop // that are being told
 
 	// Handles of records of other parts that packets have come with, and
 	// own ones that have come back.

@@ -86,7 +86,7 @@ func TestRealChecksICRC(t *testing.T) {
 	a.Network().Run(2 * event.Microsecond)
 	damaged := 0
 	for i := range uint32(3) {
-		b := *a.parts[0].records.bodies.at(i)
+		b := a.parts[0].records.bodies.at(i).data
 		b[len(b)-6] ^= 1
 		damaged++
 	}

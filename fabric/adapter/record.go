@@ -1,6 +1,7 @@
 package adapter
 
 import (
+	"github.com/gosoftroce/rocev2/qp/cc"
 	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/transport"
 )
@@ -15,10 +16,10 @@ const _ = uint(recordLen - rocev2.MaxHeaderLen)
 // record is a packet under way, 64 bytes. It is all there is of a packet
 // without bytes after its header.
 type record struct {
-	body         uint32 // of bodies, the whole packet; 0: there is none. Of a free record: the next one
+	body         uint32 // of bodies, what does not fit in here; 0: there is none. Of a free record: the next one
 	n            uint16 // BTH to pad
 	trafficClass uint8
-	hopLimit     uint8
+	entropy      uint8 // in the lower bits of the source port, with Config.PerPacket
 	data         [recordLen]byte
 }
 
@@ -30,8 +31,14 @@ type records struct {
 	free uint32 // handle + 1 of one that is free; 0: none is
 	used int    // less those of other parts that this one has released
 
-	bodies     pieces[[]byte]
+	bodies     pieces[body]
 	freeBodies []uint32
+}
+
+// body is what some packets have beside their record.
+type body struct {
+	data []byte   // the whole packet; empty: it is in the record
+	hops []cc.Hop // of an acknowledgement, those of the newest packet of data
 }
 
 // A handle has the part above the index.
@@ -103,8 +110,11 @@ func (r *records) put(handle uint32) {
 	r.free = handle + 1
 }
 
-// keep stores a whole packet with a record.
-func (r *records) keep(k *record, data []byte) {
+// bodyOf returns the body of a record, an empty one if it had none.
+func (r *records) bodyOf(k *record) *body {
+	if k.body != 0 {
+		return r.bodies.at(k.body - 1)
+	}
 	if len(r.freeBodies) == 0 {
 		first := r.bodies.grow()
 		for i := range uint32(pieceLen) {
@@ -115,19 +125,26 @@ func (r *records) keep(k *record, data []byte) {
 	k.body = r.freeBodies[last]
 	r.freeBodies = r.freeBodies[:last]
 	b := r.bodies.at(k.body - 1)
-	*b = append((*b)[:0], data...)
+	b.data, b.hops = b.data[:0], b.hops[:0]
+	return b
+}
+
+// keep stores a whole packet with a record.
+func (r *records) keep(k *record, data []byte) {
+	b := r.bodyOf(k)
+	b.data = append(b.data[:0], data...)
 }
 
 // whole returns what keep has stored; nil if there is none.
 func (r *records) whole(k *record) []byte {
-	if k.body == 0 {
+	if k.body == 0 || len(r.bodies.at(k.body-1).data) == 0 {
 		return nil
 	}
-	return *r.bodies.at(k.body - 1)
+	return r.bodies.at(k.body - 1).data
 }
 
 // set fills a record with the packet of a batch.
 func (k *record) set(data []byte, p *transport.Path) {
-	k.n, k.trafficClass, k.hopLimit = uint16(len(data)), p.TrafficClass, p.HopLimit
+	k.n, k.trafficClass, k.entropy = uint16(len(data)), p.TrafficClass, 0
 	clear(k.data[copy(k.data[:], data):])
 }

@@ -80,7 +80,7 @@ func (c *collective) connect() error {
 			if err := c.r.keep(); err != nil {
 				return err
 			}
-			x, y, err := c.r.a.Connect(rank, int(s.To), c.r.conn)
+			x, y, err := c.r.a.Connect(rank, int(s.To), c.r.connection(rank, int(s.To)))
 			if err != nil {
 				return err
 			}

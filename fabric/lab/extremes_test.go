@@ -60,9 +60,10 @@ func (d *dice) extreme(f leaf) {
 	case reflect.Bool:
 		f.SetBool(d.below(2) == 0)
 	case reflect.String:
-		f.SetString(d.one("", "x", "star", "pair", "hpcc", "static,bytes=1G", "dcqcn,line=1k,min=1k,ai=1,hai=1", "dcqcn-host,line=8000G", "spray", "read", "port",
+		f.SetString(d.one("", "x", "star", "pair", "hpcc", "static,bytes=1G", "dcqcn,line=1k,min=1k,ai=1,hai=1", "dcqcn-host,line=8000G", "hpcc,rtt=1s,stages=0", "swift,target=1us,hops=255,range=8s",
+			"timely,line=17000G,min=1k,low=1ns,burst=1024M", "packet", "spray", "read", "port",
 			"permutation", "bursts", "load", "halving", "ring", "go-back-n", "\x00", "hpcc-sim", "hadoop"))
-	case reflect.Func: // Trace, which no file has
+	case reflect.Func: // which no file has
 	default:
 		panic(f.name)
 	}

@@ -259,7 +259,7 @@ func (r *run) connect(f *Flow) (*connection, error) {
 			return nil, err
 		}
 	}
-	cfg := r.conn
+	cfg := r.connection(f.Src, f.Dst)
 	if f.port != 0 {
 		cfg.SrcPort = f.port
 	}

@@ -48,17 +48,18 @@ func (f *Flow) Slowdown() float64 {
 
 // run is a scenario that is played.
 type run struct {
-	s      *Scenario
-	g      *topology.Graph
-	tables *topology.Tables
-	net    *network.Network
-	a      *adapter.Adapters
-	conn   adapter.Connection
-	op     []ib.Opcode
-	window int            // bytes, if the scenario says so; else 0
-	paths  map[int64]path // by the two hosts; only looked up
-	rec    *recorder
-	told   map[int]*told // what is to become of packets of flows, by their numbers; only looked up
+	s       *Scenario
+	g       *topology.Graph
+	tables  *topology.Tables
+	net     *network.Network
+	a       *adapter.Adapters
+	conn    adapter.Connection             // but for its Congestion
+	control func(there path) cc.Controller // of a connection, see maker; nil: the engine's own
+	op      []ib.Opcode
+	window  int            // bytes, if the scenario says so; else 0
+	paths   map[int64]path // by the two hosts; only looked up
+	rec     *recorder
+	told    map[int]*told // what is to become of packets of flows, by their numbers; only looked up
 
 	flows   []*Flow
 	open    int                     // flows with an end that have not come to it, or not begun
@@ -142,6 +143,9 @@ func newRun(s *Scenario, parallel func(int, func(int))) (*run, error) {
 	if err := playable(r.g); err != nil {
 		return nil, err
 	}
+	if s.telemetry() {
+		s.Network.Switch.INT = true
+	}
 	plan, err := s.Network.plan(r.g, s.Seed)
 	if err != nil {
 		return nil, err
@@ -220,6 +224,10 @@ func (r *run) adapters(p *topology.Profile) error {
 	if err != nil {
 		return err
 	}
+	entropy, err := oneOf("adapter.entropy", c.Entropy, entropies, 0)
+	if err != nil {
+		return err
+	}
 	mtu := rocev2.MTU4096
 	if c.MTU != 0 {
 		if mtu, err = rocev2.MTUOf(c.MTU); err != nil {
@@ -234,6 +242,7 @@ func (r *run) adapters(p *topology.Profile) error {
 		tc |= network.ECT0
 	}
 	cfg := adapter.Config{Seed: r.s.Seed, MinProbe: orDefault(c.MinProbe, r.s.minProbe()).duration(), ReadChunk: int(c.ReadChunk)}
+	cfg.Telemetry, cfg.PerPacket = r.s.Network.Switch.INT, entropy == 1
 	if trace := r.s.Trace; trace != nil {
 		cfg.Trace = func(at event.Time, host int, e *qp.TraceEvent) { trace(at.Duration(), host, e) }
 	}
@@ -254,7 +263,7 @@ func (r *run) adapters(p *topology.Profile) error {
 		return err
 	}
 	r.conn = adapter.Connection{Foreign: recovery == 1, MTU: mtu, TrafficClass: tc, Timeout: uint8(c.Timeout)}
-	if r.conn.Congestion, err = c.maker(control, mtu); err != nil {
+	if r.control, err = r.maker(control, mtu); err != nil {
 		return err
 	}
 	r.op = []ib.Opcode{ib.OpWrite, ib.OpSend, ib.OpRead}
@@ -267,23 +276,6 @@ func scopeOf(name string) (qp.NotifyScope, error) {
 	return qp.NotifyScope(i), err
 }
 
-// congestion returns the control of the queue pairs of hosts with cables of a
-// rate.
-func (c *Adapter) congestion(line uint64) (choice cc.Choice, err error) {
-	if c.Control == "" {
-		return choice, nil
-	}
-	if choice, err = cc.ParseChoice(c.Control); err != nil {
-		return choice, fmt.Errorf("adapter.control: %w", err)
-	}
-	if choice.Bytes != 0 && c.Window != 0 {
-		return choice, fmt.Errorf("adapter.control is %q, and adapter.window %v: take one of the two sizes out", c.Control, c.Window)
-	}
-	choice.Line = orDefault(choice.Line, line)
-	choice.Burst = orDefault(choice.Burst, 1) // timers are exact here
-	return choice, nil
-}
-
 // What engines have by default between native peers: a larger window is told to
 // them.
 const (
@@ -293,25 +285,6 @@ const (
 
 // packetsOf returns how many packets a window is.
 func packetsOf(bytes int, mtu rocev2.MTU) int { return min(bytes/mtu.Bytes()+1, cc.MaxPSNs) }
-
-// maker returns what makes the congestion control of each queue pair; nil for
-// the engine's own.
-func (c *Adapter) maker(choice cc.Choice, mtu rocev2.MTU) (func() cc.Controller, error) {
-	bytes := max(orDefault(int(c.Window), 8<<20), choice.Bytes)
-	most := cc.Config{MaxBytes: bytes, MaxPSNs: max(1<<13, packetsOf(bytes, mtu))}
-	switch choice.Law {
-	case cc.LawWindow:
-		return nil, nil
-	case cc.LawStatic:
-		bytes := orDefault(choice.Bytes, int(c.Window))
-		return func() cc.Controller { return cc.NewStatic(bytes, most) }, nil
-	}
-	p, err := choice.Profile()
-	if err != nil {
-		return nil, fmt.Errorf("adapter.control: %w", err)
-	}
-	return func() cc.Controller { return cc.NewDCQCN(cc.NewStatic(int(c.Window), most), p) }, nil
-}
 
 // markWarm notes what has arrived when measuring begins.
 func (r *run) markWarm(m *sampler) {

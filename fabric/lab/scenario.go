@@ -13,6 +13,7 @@ import (
 	"github.com/gosoftroce/rocev2/fabric/network"
 	"github.com/gosoftroce/rocev2/fabric/topology"
 	"github.com/gosoftroce/rocev2/internal/closest"
+	"github.com/gosoftroce/rocev2/qp/cc"
 	"github.com/gosoftroce/rocev2/qp/trace"
 )
 
@@ -114,6 +115,13 @@ type Adapter struct {
 	Timeout     int    // code of the local ACK timeout (IBTA 9.7.6.1.3); 0: 14, which is 67 ms
 	Shared      bool   // flows with an end share a connection if they have hosts and SrcPort in common; else each has its own
 	ReadChunk   Bytes  `toml:"read_chunk"`
+	Entropy     string // flow, or packet: each leaves by another source port than the one before, so that ECMP sends it by another way; "": flow
+
+	// Controller, if it is not nil, makes the congestion control of each
+	// queue pair, in place of Control. A cc.Telemetry is told what the
+	// switches say. With Cores controllers of several hosts are called at
+	// the same time.
+	Controller func() cc.Controller `toml:"-"`
 }
 
 // Traffic is flows. Kind is one of:
@@ -166,6 +174,7 @@ const MostCores = 64
 // Names that a Scenario may have.
 var (
 	recoveries = []string{"selective", "go-back-n"}
+	entropies  = []string{"flow", "packet"}
 	routings   = []string{"ecmp", "flowlet", "least-queue", "spray", "drill", "weighted"}
 	topologies = []string{"pair", "star", "leaf-spine", "fat-tree", "hpcc", "ring", "links"}
 	operations = []string{"write", "send", "read"}

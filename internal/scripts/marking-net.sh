@@ -12,7 +12,9 @@
 #
 # Variables: ROCEV2 the program (bin/rocev2 of the repository), DURATION seconds of a run (4), OUT a
 # directory that keeps what the programs print, NET a name for the namespaces
-# (rocev2), TCLASS (106: DSCP 26, ECN-capable).
+# (rocev2), TCLASS (106: DSCP 26, ECN-capable), FLOWS (2; 4: each sender runs the
+# test twice, as a2 and b2), QUEUE (1: look at the router's queue 50 times a second,
+# and print how long it was in the mean, and at most).
 set -euo pipefail
 net=${NET:-rocev2}
 rate=1000 # Mb/s of the router's cable to the receiver
@@ -69,7 +71,10 @@ up() {
 	cable a 1
 	cable b 2
 	cable c 3
-	ip -n "$net-c" addr add 198.18.3.3/24 dev eth0 # a device for each sender
+	local n
+	for n in 3 4 5; do ip -n "$net-c" addr add 198.18.3.$n/24 dev eth0; done # a device for each flow
+	ip -n "$net-a" addr add 198.18.1.3/24 dev eth0
+	ip -n "$net-b" addr add 198.18.2.3/24 dev eth0
 	in_ns router sysctl -qw net.ipv4.ip_forward=1
 	tc -n "$net-router" qdisc add dev to-c root tbf rate ${rate}mbit burst 32kb limit ${queue}kb
 	in_ns router nft "add table ip marks
@@ -93,34 +98,43 @@ perf() {
 		>"$out/$file" 2>"$out/$file.err"
 }
 
-# ends SENDER sets the addresses of a sender and of its device at the receiver.
+# ends FLOW sets the namespace of a sender, and the addresses of its device and
+# of the one at the receiver. Flow b2 is the second one of sender b.
 ends() {
-	local n=1
-	[ "$1" = a ] || n=2
-	data=198.18.$n.2 sink=198.18.3.$((n + 1))
+	local n=1 k=${1:1}
+	ns=${1:0:1} k=${k:-1}
+	[ "$ns" = a ] || n=2
+	data=198.18.$n.$((k + 1)) sink=198.18.3.$((n + 2 * k - 1))
 }
 
-# serve SENDER FLAG... starts the server of a pair: of READs the side that sends
+# serve FLOW FLAG... starts the server of a pair: of READs the side that sends
 # data.
 serve() {
-	local from=$1 data sink
+	local from=$1 ns data sink
 	shift
 	ends "$from"
 	case $op in
-	read_bw) perf "$from" "$from" -d "$data" "$@" ;;
+	read_bw) perf "$ns" "$from" -d "$data" "$@" ;;
 	*) perf c "$from.sink" -d "$sink" ;;
 	esac
 }
 
-# dial SENDER FLAG... runs the client of a pair.
+# dial FLOW FLAG... runs the client of a pair.
 dial() {
-	local from=$1 data sink
+	local from=$1 ns data sink
 	shift
 	ends "$from"
 	case $op in
 	read_bw) perf c "$from.sink" -d "$sink" "$data" ;;
-	*) perf "$from" "$from" -d "$data" "$sink" "$@" ;;
+	*) perf "$ns" "$from" -d "$data" "$sink" "$@" ;;
 	esac
+}
+
+# watch writes how many bytes are in the router's queue, again and again.
+watch() {
+	while sleep 0.02; do
+		tc -n "$net-router" -s qdisc show dev to-c | sed -n 's/.*backlog \([0-9]*\)\([KM]\?\)b.*/\1 \2/p'
+	done
 }
 
 run() {
@@ -137,30 +151,44 @@ run() {
 	! chrt -r 1 true 2>/dev/null || realtime="chrt -r 1"
 	mkdir -p "$out"
 	rm -f "$out"/*.err
-	local before after from jobs="" job bad=
+	local before after from jobs="" job bad= flows="a b" watching=
+	case ${FLOWS:-2} in
+	2) ;;
+	4) flows="a b a2 b2" ;;
+	*) die "FLOWS is 2 or 4, not \"$FLOWS\"" ;;
+	esac
 	before=$(counters)
 	trap stop EXIT
-	for from in a b; do
+	for from in $flows; do
 		serve $from "$@" &
 		jobs="$jobs $!"
 	done
 	for _ in $(seq 600); do # both clients begin at once
-		[ "$(cat "$out"/*.err 2>/dev/null | grep -c '^waiting')" -lt 2 ] || break
+		[ "$(cat "$out"/*.err 2>/dev/null | grep -c '^waiting')" -lt "${FLOWS:-2}" ] || break
 		for job in $jobs; do kill -0 "$job" 2>/dev/null || bad=1; done
 		[ -z "$bad" ] || die "a program failed: $(sort -u "$out"/*.err)"
 		sleep 0.05
 	done
-	for from in a b; do
+	for from in $flows; do
 		dial $from "$@" &
+		jobs="$jobs $!"
 	done
-	for _ in 1 2 3 4; do wait -n || { bad=1 && break; }; done
+	if [ -n "${QUEUE:-}" ]; then
+		watch >"$out/queue" &
+		watching=$!
+	fi
+	for _ in $jobs; do wait -n || { bad=1 && break; }; done
+	[ -z "$watching" ] || kill $watching
 	after=$(counters)
 	[ -z "$bad" ] || die "a program failed: $(grep -hv '^waiting' "$out"/*.err | sort -u)"
-	for ns in a b; do
-		LC_ALL=C printf '%s: %.3f Gb/s\n' $ns "$(sed -n 's/.*"gbps":\([0-9.]*\).*/\1/p' "$out/$ns" "$out/$ns.sink" | head -n 1)"
+	for from in $flows; do
+		LC_ALL=C printf '%s: %.3f Gb/s\n' $from "$(sed -n 's/.*"gbps":\([0-9.]*\).*/\1/p' "$out/$from" "$out/$from.sink" | head -n 1)"
 	done
 	set -- $before $after
 	echo "router: $(($4 - $1)) packets sent, $(($5 - $2)) dropped, $(($6 - $3)) marked"
+	[ -z "$watching" ] || LC_ALL=C awk '{ n = $1 * ($2 == "M" ? 1024 : $2 == "K" ? 1 : 1 / 1024) }
+		n > 0 { sum += n; k++; if (n > most) most = n }
+		END { printf "queue: %.0f KB in the mean, %.0f KB at most\n", k ? sum / k : 0, most }' "$out/queue"
 	[ -n "$realtime" ] || echo "priority: none"
 	[ -n "${OUT:-}" ] || rm -r "$out"
 }

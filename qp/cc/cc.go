@@ -11,6 +11,12 @@
 //   - Static is a window that never changes, as large as what the path holds.
 //   - DCQCN is the rate control of RDMA adapters, by notifications alone. It
 //     stands around one of the two, which takes the losses.
+//   - Swift is a window by the length of round trips, and may be smaller than a
+//     packet.
+//   - Timely is a rate by how round trips get longer and shorter. It stands
+//     around another one, too.
+//   - HPCC is a window by what switches tell of their queues (Telemetry). Only
+//     simulated networks have such switches.
 //   - Pacer gives a rate to any other.
 //
 // One that works with rates says with Limit.NotBefore when the next packets may
@@ -75,6 +81,9 @@ type Flight struct {
 	RTT    time.Duration // of the last round trips, 0 if it is not known
 	MinRTT time.Duration // without queues, as far as is known
 	RTTVar time.Duration // how much it varies
+	// Sample is a round trip that was just measured, from a packet to its
+	// acknowledgement. It is 0 except for the call of Acked that follows.
+	Sample time.Duration
 }
 
 // idle reports whether the round trip shows no queue on the path: there is one

@@ -199,6 +199,7 @@ func (r *recovery) progress(now clock.Time, from rocev2.PSN, pos uint64) {
 	if r.rtt.probing && !r.rtt.known {
 		r.rtt.guess(now, s.rd > 0)
 	}
+	timing := r.rtt.timing
 	if r.rtt.progress(now, s.una, s.inFlight()) {
 		r.c.CC.Control.Undo() // the peer was only late (RFC 4015)
 		r.c.Reload()
@@ -208,7 +209,11 @@ func (r *recovery) progress(now clock.Time, from rocev2.PSN, pos uint64) {
 		r.c.SRTT = r.rtt.srtt
 	}
 	r.rnr.reset()
-	r.c.Acked(now, r.flight(), n)
+	f := r.flight()
+	if timing && !r.rtt.timing {
+		f.Sample = time.Duration(r.rtt.last)
+	}
+	r.c.Acked(now, f, n)
 	if r.c.Traces() {
 		r.c.Trace(trace.Event{Kind: trace.Acked, PSN: s.una, Bytes: int(n), Flow: trace.Flow{InFlight: r.pipe()}})
 	}
@@ -239,7 +244,7 @@ func (r *recovery) flight() *cc.Flight {
 	// A queue makes both of the last two round trips longer, a host that
 	// was busy one of them.
 	f.RTT = time.Duration(min(r.rtt.last, r.rtt.before))
-	f.MinRTT, f.RTTVar = time.Duration(r.rtt.minRTT), r.rtt.rttvar
+	f.MinRTT, f.RTTVar, f.Sample = time.Duration(r.rtt.minRTT), r.rtt.rttvar, 0
 	if r.s.rd == 0 {
 		f.Pipe = r.pipe()
 	}

@@ -103,7 +103,7 @@ func (k *checker) congestion(setting, text string) {
 	if text == "" {
 		return
 	}
-	if _, err := cc.ParseChoice(text); err != nil {
+	if err := cc.CheckHosts(text); err != nil {
 		k.fail(setting, "%v", err)
 	}
 }

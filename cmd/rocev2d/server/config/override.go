@@ -82,7 +82,7 @@ var Overrides = []Overridable{
 		c.Profile = v
 		return nil
 	}},
-	{Name: "congestion", Help: "congestion `control` of the devices: window (the default), static, dcqcn, dcqcn-adapter or dcqcn-host, with options such as dcqcn,line=25G", set: func(c *Config, v string) error {
+	{Name: "congestion", Help: "congestion `control` of the devices: window (the default), static, dcqcn, dcqcn-adapter, dcqcn-host, swift or timely, with options such as dcqcn,line=25G", set: func(c *Config, v string) error {
 		c.Congestion = v
 		return nil
 	}},

@@ -1,0 +1,134 @@
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/gosoftroce/rocev2/fabric/adapter"
+	"github.com/gosoftroce/rocev2/fabric/event"
+	"github.com/gosoftroce/rocev2/fabric/network"
+	"github.com/gosoftroce/rocev2/qp/cc"
+	"github.com/gosoftroce/rocev2/rocev2"
+)
+
+// congestion returns the control of the queue pairs of hosts with cables of a
+// rate.
+func (c *Adapter) congestion(line uint64) (choice cc.Choice, err error) {
+	if c.Control != "" && c.Controller != nil {
+		return choice, errors.New("adapter.control and Adapter.Controller choose two: take one of them out")
+	}
+	if c.Control == "" {
+		return choice, nil
+	}
+	if choice, err = cc.ParseChoice(c.Control); err != nil {
+		return choice, fmt.Errorf("adapter.control: %w", err)
+	}
+	if choice.Bytes != 0 && c.Window != 0 {
+		return choice, fmt.Errorf("adapter.control is %q, and adapter.window %v: take one of the two sizes out", c.Control, c.Window)
+	}
+	choice.Line = orDefault(choice.Line, line)
+	choice.Burst = orDefault(choice.Burst, 1) // timers are exact here
+	return choice, nil
+}
+
+// maker returns what makes the congestion control of a queue pair whose packets
+// go by a path; nil for the engine's own. Timers are exact here, and packets
+// pass no operating system.
+func (r *run) maker(choice cc.Choice, mtu rocev2.MTU) (func(path) cc.Controller, error) {
+	c := &r.s.Adapter
+	if c.Controller != nil {
+		return func(path) cc.Controller { return c.Controller() }, nil
+	}
+	bytes := max(orDefault(int(c.Window), 8<<20), choice.Bytes)
+	most := cc.Config{MaxBytes: bytes, MaxPSNs: max(1<<13, packetsOf(bytes, mtu))}
+	hpcc, swift, timely, err := choice.Parameters()
+	if err != nil {
+		return nil, fmt.Errorf("adapter.control: %w", err)
+	}
+	switch choice.Law {
+	case cc.LawWindow:
+		return nil, nil
+	case cc.LawStatic:
+		bytes := orDefault(choice.Bytes, int(c.Window))
+		return func(path) cc.Controller { return cc.NewStatic(bytes, most) }, nil
+	case cc.LawHPCC:
+		if hpcc.RTT == 0 {
+			hpcc.RTT = r.roundTrip(mtu)
+		}
+		if err := hpcc.Check(); err != nil {
+			return nil, fmt.Errorf("adapter.control: %w", err)
+		}
+		return func(path) cc.Controller { return cc.NewHPCC(hpcc, most) }, nil
+	case cc.LawSwift:
+		// As the others it begins with what fills the path. The paper
+		// does not say how.
+		most.InitialBytes = min(windowOf(r.roundTrip(mtu), choice.Line, mtu), bytes)
+		return func(there path) cc.Controller {
+			swift := swift
+			if swift.Hops == 0 {
+				swift.Hops = max(len(there)-1, 0)
+			}
+			return cc.NewSwift(swift, most)
+		}, nil
+	case cc.LawTimely:
+		return func(path) cc.Controller { return cc.NewTimely(cc.NewStatic(int(c.Window), most), timely) }, nil
+	}
+	p, err := choice.Profile()
+	if err != nil {
+		return nil, fmt.Errorf("adapter.control: %w", err)
+	}
+	return func(path) cc.Controller { return cc.NewDCQCN(cc.NewStatic(int(c.Window), most), p) }, nil
+}
+
+// windowOf returns how the packets that a rate sends in a time count in flight.
+func windowOf(t time.Duration, rate uint64, mtu rocev2.MTU) int {
+	packets := scaled(rate/8, uint64(t), 1e9) / int64(mtu.Bytes()+cc.WireOverhead)
+	return int(min(packets, cc.MaxPSNs)) * (mtu.Bytes() + cc.PacketOverhead)
+}
+
+// telemetry reports whether congestion control looks at what switches tell
+// (INT): then the switches do tell.
+func (s *Scenario) telemetry() bool {
+	c := &s.Adapter
+	if c.Controller != nil {
+		_, ok := c.Controller().(cc.Telemetry)
+		return ok
+	}
+	choice, err := cc.ParseChoice(c.Control)
+	return err == nil && choice.Law == cc.LawHPCC
+}
+
+// connection says how two hosts are connected.
+func (r *run) connection(src, dst int) adapter.Connection {
+	c := r.conn
+	if r.control != nil {
+		there := r.pathOf(src, dst) // the way back is as long
+		c.Congestion = func() cc.Controller { return r.control(there) }
+	}
+	return c
+}
+
+// roundTrip returns how long a packet and its acknowledgement take between two
+// hosts that are far from each other, without queues: the one that is farthest
+// from host 0, and the one that is farthest from that.
+func (r *run) roundTrip(mtu rocev2.MTU) time.Duration {
+	var most Time
+	from := 0
+	for range 2 {
+		farthest := from
+		for to := range int(r.g.Hosts()) {
+			if to == from {
+				continue
+			}
+			there, back := r.pathOf(from, to), r.pathOf(to, from)
+			t := there.alone(network.WireSize(ipBytes+rethBytes+mtu.Bytes())) + back.alone(network.WireSize(ipBytes+aethBytes))
+			if t > most {
+				most, farthest = t, to
+			}
+		}
+		from = farthest
+	}
+	clear(r.paths) // of a large network they would take memory
+	return time.Duration((most + Time(event.Nanosecond) - 1) / Time(event.Nanosecond))
+}
