@@ -55,6 +55,9 @@ type Graph struct {
 	// ends has the port number of each end of each link: A, then B.
 	ends []uint16
 	rate int64
+
+	names []string         // of nodes; nil: they have none
+	named map[string]int32 // only looked up
 }
 
 // Hosts returns the number of hosts, and Nodes that of hosts and switches.
