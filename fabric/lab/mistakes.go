@@ -75,7 +75,7 @@ func unknown(key toml.Key) error {
 // settings returns the fields that a file can have.
 func settings(of reflect.Type) (all []reflect.StructField) {
 	for i := range of.NumField() {
-		if f := of.Field(i); f.IsExported() {
+		if f := of.Field(i); f.IsExported() && f.Tag.Get("toml") != "-" {
 			all = append(all, f)
 		}
 	}

@@ -210,7 +210,7 @@ func (r *run) adapters(p *topology.Profile) error {
 	if !c.NoECN {
 		tc |= network.ECT0
 	}
-	cfg := adapter.Config{Seed: r.s.Seed, MinProbe: orDefault(c.MinProbe, r.s.minProbe()).duration(), ReadChunk: int(c.ReadChunk)}
+	cfg := adapter.Config{Seed: r.s.Seed, MinProbe: orDefault(c.MinProbe, r.minProbe()).duration(), ReadChunk: int(c.ReadChunk)}
 	if trace := r.s.Trace; trace != nil {
 		cfg.Trace = func(at event.Time, host int, e *qp.TraceEvent) { trace(at.Duration(), host, e) }
 	}

@@ -57,7 +57,7 @@ type Progress struct {
 
 // Network says what hosts are connected by.
 type Network struct {
-	Topology     string // pair, star, leaf-spine, fat-tree, hpcc, ring, or links: one's own
+	Topology     string // pair, star, leaf-spine, fat-tree, hpcc, ring; or links or file: one's own
 	Hosts        int    // of a star, where 0 is 2, and of links
 	Leaves       int    // of a leaf-spine
 	Spines       int
@@ -67,6 +67,12 @@ type Network struct {
 	PerSwitch    int `toml:"per_switch"` // hosts of each switch of a ring
 
 	Links []Link `toml:"link"`
+
+	File   string // of topology "file": its text belongs into Text, see Files
+	Format string // of Text: ns3 or htsim; "": the text tells
+	Text   string // a network as other simulators have it, see package topofile
+	// Graph is a network that a program has built, in the place of Topology.
+	Graph *topology.Graph `toml:"-"`
 
 	Rate    Rate // of the hosts' cables; 0: 100 Gb/s
 	UpRate  Rate `toml:"up_rate"` // between switches; 0: Rate
@@ -162,7 +168,7 @@ const MostCores = 64
 var (
 	recoveries = []string{"selective", "go-back-n"}
 	routings   = []string{"ecmp", "flowlet", "least-queue", "spray"}
-	topologies = []string{"pair", "star", "leaf-spine", "fat-tree", "hpcc", "ring", "links"}
+	topologies = []string{"pair", "star", "leaf-spine", "fat-tree", "hpcc", "ring", "links", "file"}
 	operations = []string{"write", "send", "read"}
 	kinds      = []string{"flow", "incast", "permutation", "all-to-all", "load", "bursts", "ring", "tree", "halving", "list"}
 )
@@ -193,43 +199,6 @@ func share(setting string, v float64, parts int64) (int64, error) {
 		return 0, fmt.Errorf("%s is %v: that is no multiple of %g", setting, v, 1/float64(parts))
 	}
 	return int64(n), nil
-}
-
-// graph builds the topology.
-func (n *Network) graph() (*topology.Graph, error) {
-	if n.Topology == "" {
-		return nil, fmt.Errorf("network.topology says which one: there are %s", strings.Join(topologies, ", "))
-	}
-	kind, err := oneOf("network.topology", n.Topology, topologies, 0)
-	if err != nil {
-		return nil, err
-	}
-	host := topology.Cable{Rate: int64(orDefault(n.Rate, 100*Gbps)), Delay: int64(orDefault(n.Delay, Time(topology.Microsecond)))}
-	up := topology.Cable{Rate: orDefault(int64(n.UpRate), host.Rate), Delay: orDefault(int64(n.UpDelay), host.Delay)}
-	var g *topology.Graph
-	switch kind {
-	case 0:
-		g, err = topology.Pair(host)
-	case 1:
-		g, err = topology.Star(orDefault(n.Hosts, 2), host)
-	case 2:
-		g, err = topology.LeafSpine{Leaves: n.Leaves, Spines: n.Spines, HostsPerLeaf: n.HostsPerLeaf, Host: host, Up: up}.Graph()
-	case 3:
-		g, err = topology.FatTree(n.K, host)
-	case 4:
-		g, err = topology.HPCC()
-	case 6:
-		g, err = n.linked(host)
-	default:
-		g, err = topology.Ring(n.Switches, n.PerSwitch, host, up)
-	}
-	if err != nil {
-		if strings.HasPrefix(err.Error(), "network.") {
-			return nil, err
-		}
-		return nil, fmt.Errorf("network: %w", err)
-	}
-	return g, nil
 }
 
 func orDefault[T comparable](v, def T) T {
@@ -391,9 +360,10 @@ func (s *Scenario) others() error {
 		{"switches", n.Switches != 0, "ring links"},
 		{"per_switch", n.PerSwitch != 0, "ring"},
 		{"link", len(n.Links) > 0, "links"},
+		{"file, format or text", n.File != "" || n.Format != "" || n.Text != "", "file"},
 		{"rate or delay", n.Rate != 0 || n.Delay != 0, "pair star leaf-spine fat-tree ring links"},
 		{"up_rate or up_delay", up, "leaf-spine ring"},
-		{"routing, up_down, cut_through, lossy, watchdog, buffer, queue_max, alpha or red", switches, "star leaf-spine fat-tree hpcc ring links"},
+		{"routing, up_down, cut_through, lossy, watchdog, buffer, queue_max, alpha or red", switches, "star leaf-spine fat-tree hpcc ring links file"},
 	})
 	for i := 0; i < len(s.Traffic) && err == nil; i++ {
 		t := &s.Traffic[i]
@@ -430,16 +400,4 @@ func unused(of, kind string, known []string, settings []setting) error {
 		}
 	}
 	return nil
-}
-
-// minProbe is the default of Adapter.MinProbe. Where something is lost it is
-// IRN's: a quarter of the 320 µs of its high timeout. In a network whose
-// classes pause, and whose cables neither lose nor fail, silence says that a
-// queue is long: there it is that of devices over sockets.
-func (s *Scenario) minProbe() Time {
-	lossy := func(l Link) bool { return l.Loss > 0 }
-	if n := &s.Network; n.Lossy || n.Loss > 0 || slices.ContainsFunc(n.Links, lossy) || n.Watchdog > 0 || s.Adapter.DSCP > 0 || len(s.Failures) > 0 {
-		return 80 * us
-	}
-	return 1000 * us
 }
