@@ -1,5 +1,10 @@
 package network
 
+import (
+	"cmp"
+	"fmt"
+)
+
 // SetCable takes a cable down or brings it up. What is on a cable that goes
 // down, or queued for it, is lost, and so is what comes for it until the tables
 // follow (Config.Reroute). A host goes on sending at the rate of its cable,
@@ -14,20 +19,126 @@ func (n *Network) SetCable(i int, up bool) {
 	n.up[i] = up
 	for l := uint32(2 * i); l <= uint32(2*i+1); l++ {
 		if up {
-			k := &n.links[l]
-			k.up, k.tell = true, n.pauses(l)
+			n.raise(l)
 		} else {
 			n.cut(l)
 		}
 	}
+	n.settle(i)
+	if n.reroute != nil {
+		n.followLater()
+	}
+}
+
+// raise brings a transmitter up.
+func (n *Network) raise(l uint32) {
+	k := &n.links[l]
+	k.up, k.tell = true, n.pauses(l)
+}
+
+// settle has both ends of a cable that has changed send what they have to tell.
+func (n *Network) settle(i int) {
 	for l := uint32(2 * i); l <= uint32(2*i+1); l++ {
 		if n.links[l].tell != 0 {
 			n.partOf(int(n.links[l].node)).wake(l)
 		}
 	}
 	n.parts.exchange()
-	if n.reroute != nil {
-		n.At(n.Now()+n.converge, n.follow)
+}
+
+// Condition is what is wrong with a cable that is up. The zero value is a cable
+// as Config.Cables has it.
+type Condition struct {
+	Rate  int64  // bit/s; 0: the cable's own
+	Delay Time   // more than its own
+	Loss  uint32 // of 1e9 packets, beside its own
+	// Void is set for the end whose packets and pauses get lost, all of
+	// them: A, and B. Neither end sees that, and the tables do not follow.
+	Void [2]bool
+}
+
+// SetCondition changes a cable. With another rate or delay the cable is down
+// for a moment, in which no tables follow: what is on it, or queued for it, is
+// lost. It is an error if the cable would be none that Config could have.
+func (n *Network) SetCondition(i int, c Condition) error {
+	n.parts.together("SetCondition")
+	k := &n.links[2*i]
+	own, ok := n.own[i]
+	if !ok {
+		own = Cable{Rate: k.rate, Delay: k.delay, Loss: k.loss}
+	}
+	now, err := c.of(own)
+	if err != nil {
+		return fmt.Errorf("network: condition of cable %d: %w", i, err)
+	}
+	n.own[i] = own
+	again := n.up[i] && (now.Rate != k.rate || now.Delay != k.delay)
+	ends := [2]uint32{uint32(2 * i), uint32(2*i + 1)}
+	var was [2]bool
+	for side, l := range ends {
+		if again {
+			n.cut(l)
+		}
+		k := &n.links[l]
+		k.setRate(now.Rate)
+		k.delay, k.loss, was[side], k.void = now.Delay, now.Loss, k.void, c.Void[side]
+		if sw := int(k.node) - len(n.hosts); sw >= 0 {
+			n.switches[sw].setFastest()
+		}
+		if k.void {
+			n.empty(l)
+		}
+	}
+	for side, l := range ends {
+		if now := c.Void[side]; now != was[side] {
+			n.listen(l, !now)
+		}
+		if again {
+			n.raise(l)
+		}
+	}
+	n.settle(i)
+	return nil
+}
+
+// of returns what a cable is like in a condition.
+func (c *Condition) of(own Cable) (Cable, error) {
+	switch {
+	case c.Delay < 0:
+		return own, fmt.Errorf("delay of %v: it is added, and not negative", c.Delay)
+	case c.Loss > billion:
+		return own, fmt.Errorf("loss of %d packets of 1e9", c.Loss)
+	}
+	own.Rate = cmp.Or(c.Rate, own.Rate)
+	own.Delay += c.Delay
+	own.Loss = eitherLoss(own.Loss, c.Loss)
+	return own, own.check()
+}
+
+// eitherLoss returns the packets of 1e9 that one or the other loses.
+func eitherLoss(a, b uint32) uint32 {
+	return uint32(uint64(a) + uint64(b) - uint64(a)*uint64(b)/billion)
+}
+
+// listen says that the far end of a transmitter hears it no more, or again. It
+// forgets the transmitter's pauses, as if their time had passed. When it hears
+// again it is told of those that it should know.
+func (n *Network) listen(l uint32, again bool) {
+	k, far := &n.links[l], &n.links[l^1]
+	switch {
+	case !again:
+		n.partOf(int(far.node)).setPaused(l^1, 0)
+	case k.up:
+		k.tell |= n.pauses(l) | far.paused
+	}
+}
+
+// followLater has new tables in force when Config.Converge has passed: once for
+// all that changes at this time.
+func (n *Network) followLater() {
+	if at := n.Now() + n.converge; !n.following || at != n.followAt {
+		n.following, n.followAt = true, at
+		n.At(at, n.follow)
 	}
 }
 
@@ -46,6 +157,9 @@ func (n *Network) Up(i int) bool { return n.up[i] }
 
 // follow puts the tables in force that fit the cables as they are.
 func (n *Network) follow() {
+	if n.Now() >= n.followAt {
+		n.following = false
+	}
 	tables := n.reroute(n.up)
 	if tables == nil {
 		return
@@ -57,18 +171,10 @@ func (n *Network) follow() {
 
 // cut ends a transmitter and its direction of the cable.
 func (n *Network) cut(l uint32) {
-	k, r := &n.links[l], &n.links[l^1]
+	k := &n.links[l]
 	k.up = false
-	a, far := n.partOf(int(k.node)), n.partOf(int(r.node))
-	far.q.Cancel(n.source.arrive(l))
-	for f := &far.flights[l]; f.head != 0; {
-		i := far.slots.pop(f)
-		if far.slots.all[i].kind == pause {
-			far.slots.put(i)
-		} else {
-			far.drop(i, CableDown, n.digestOf(int(r.node)))
-		}
-	}
+	a := n.partOf(int(k.node))
+	n.empty(l)
 	if sw := int(k.node) - len(n.hosts); sw >= 0 {
 		x := &n.switches[sw]
 		o := &x.out[k.port]
@@ -78,4 +184,19 @@ func (n *Network) cut(l uint32) {
 	}
 	k.tell = 0
 	a.setPaused(l, 0)
+}
+
+// empty loses what is on a transmitter's direction of the cable.
+func (n *Network) empty(l uint32) {
+	node := int(n.links[l^1].node)
+	far := n.partOf(node)
+	far.q.Cancel(n.source.arrive(l))
+	for f := &far.flights[l]; f.head != 0; {
+		i := far.slots.pop(f)
+		if far.slots.all[i].kind == pause {
+			far.slots.put(i)
+		} else {
+			far.drop(i, CableDown, n.digestOf(node))
+		}
+	}
 }

@@ -168,9 +168,15 @@ func (c *Config) checkCable(k *Cable) error {
 			return fmt.Errorf("end %d is no node: there are %d hosts and then %d switches", n, c.Hosts, len(c.Switches))
 		}
 	}
-	switch {
-	case k.A == k.B:
+	if k.A == k.B {
 		return fmt.Errorf("both ends are node %d", k.A)
+	}
+	return k.check()
+}
+
+// check says what is wrong with what a cable is like.
+func (k *Cable) check() error {
+	switch {
 	case k.Rate < 1e6 || k.Rate > 8e12:
 		return fmt.Errorf("rate of %d bit/s: it must be 1 Mb/s to 8 Tb/s", k.Rate)
 	case k.Delay < 0 || k.Delay > event.Second:

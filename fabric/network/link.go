@@ -32,6 +32,7 @@ type link struct {
 	cut        bool  // the far end is in another part:
 	farCuts    bool  // it is a cut-through switch
 	farPart    uint8 // its part
+	void       bool  // all that is sent is lost, see Condition
 
 	pausedSince Time
 	stats       LinkStats
@@ -173,6 +174,10 @@ func (a *part) send(l, i uint32, more bool, d *event.Digest) {
 	if a.tapped {
 		a.sight(k, s)
 	}
+	if k.void {
+		a.vanish(i, d)
+		return
+	}
 	if k.loss != 0 && s.kind == data && k.rand.Uint64n(billion) < uint64(k.loss) {
 		a.drop(i, CableLoss, d)
 		return
@@ -182,6 +187,15 @@ func (a *part) send(l, i uint32, more bool, d *event.Digest) {
 		return
 	}
 	a.fly(l, i, k.arrival(s, k.farCuts))
+}
+
+// vanish loses what is sent into the void.
+func (a *part) vanish(i uint32, d *event.Digest) {
+	if a.slots.all[i].kind == pause {
+		a.slots.put(i)
+	} else {
+		a.drop(i, CableDown, d)
+	}
 }
 
 // fly puts a packet among those that are on a cable to a node of this part,

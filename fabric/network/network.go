@@ -28,9 +28,13 @@ type Network struct {
 	up       []bool // cables
 	reroute  func([]bool) []Table
 	converge Time
-	scripts  heap.Heap[Time, func()]
-	played   uint64 // scripts, between windows
-	err      error
+	own      map[int]Cable // what cables are like whose Condition was set; only looked up
+	followAt Time          // when new tables are in force, if following
+
+	following bool
+	scripts   heap.Heap[Time, func()]
+	played    uint64 // scripts, between windows
+	err       error
 }
 
 // host is what the network knows of one.
@@ -64,7 +68,7 @@ func New(c Config) (*Network, error) {
 		mtu: c.MTU, reroute: c.Reroute, converge: c.Converge, parts: windows{parallel: c.Parallel},
 		source: sources{2 * len(c.Cables), c.Hosts, len(c.Switches)},
 		hosts:  make([]host, c.Hosts), switches: make([]swtch, len(c.Switches)),
-		links: make([]link, 2*len(c.Cables)), up: make([]bool, len(c.Cables)),
+		links: make([]link, 2*len(c.Cables)), up: make([]bool, len(c.Cables)), own: map[int]Cable{},
 	}
 	if err := n.divide(&c); err != nil {
 		return nil, err
