@@ -83,7 +83,7 @@ func TestWrongFiles(t *testing.T) {
 		"[network.red]\nkmax2 = 5":                            "[network.red] has kmin, kmax, pmax",
 		"[adaptor]\nmtu = 1024":                               "there is no setting \"adaptor\": a scenario has name,",
 		"[[traffic]]\nhost = 1":                               "[[traffic]] has kind, from, to,",
-		"[[failure]]\ncabel = 1":                              "[[failure]] has cable, at, until",
+		"[[failure]]\ncabel = 1":                              "[[failure]] has kind, cable, between, node, rate, delay, loss, at, until, every, for (do you mean cable?)",
 		"[network]\nlossy = \"yes\"":                          "line 2 (last key \"network.lossy\"): it must be true or false, without quotes",
 		"[network]\nhosts = \"9\"":                            "line 2 (last key \"network.hosts\"): it must be a whole number, without quotes",
 		"[network]\ntopology = 9":                             "line 2 (last key \"network.topology\"): it must be a text in quotes",
@@ -253,6 +253,11 @@ until = "0us"
 src_port = 0
 [[failure]]
 until = "0us"
+rate = "0b/s"
+delay = "0us"
+loss = 0.0
+every = "0us"
+for = "0us"
 `
 	lines := strings.Split(text, "\n")
 	table, seen := "", 0

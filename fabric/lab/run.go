@@ -99,7 +99,7 @@ func Run(ctx context.Context, s Scenario) (*Result, error) {
 	defer c.Close()
 	r, err := newRun(&s, c.Do)
 	if err != nil {
-		return nil, s.errorf("%w", err)
+		return nil, s.located(err)
 	}
 	m := newSampler(r)
 	r.play(ctx, m)
@@ -122,7 +122,7 @@ func Check(s Scenario) error {
 	defer c.Close()
 	s.Cores = 1
 	if _, err := newRun(&s, c.Do); err != nil {
-		return s.errorf("%w", err)
+		return s.located(err)
 	}
 	return nil
 }

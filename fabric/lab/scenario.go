@@ -153,14 +153,6 @@ type Traffic struct {
 	File    string // where they are: its text belongs into List, see Files
 }
 
-// Failure is a cable that is down from At on, and up again at Until, if no
-// other failure of it goes on.
-type Failure struct {
-	Cable int // in the order of the topology's links; hosts' cables come first
-	At    Time
-	Until Time // 0: never
-}
-
 // MostCores is the most that Scenario.Cores may be.
 const MostCores = 64
 
@@ -379,6 +371,9 @@ func (s *Scenario) others() error {
 			{"bytes beside sizes", t.Sizes != "" && t.Bytes != 0, ""},
 			{"load or until", t.Load != 0 || t.Until != 0, "load bursts"},
 		})
+	}
+	for i := 0; i < len(s.Failures) && err == nil; i++ {
+		err = s.Failures[i].others(i + 1)
 	}
 	return err
 }
