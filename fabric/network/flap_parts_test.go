@@ -78,6 +78,7 @@ func flaps(t *testing.T, seed uint64, parts int, look bool) (f flapped) {
 	for i := range c.Cables {
 		c.Cables[i].Delay += Time(below(1000)) * event.Picosecond
 	}
+	noisy(&c, seed)
 	k := cores.New(parts)
 	defer k.Close()
 	c.Seed, c.Parts, c.Parallel = seed, parts, k.Do
@@ -143,6 +144,20 @@ func flaps(t *testing.T, seed uint64, parts int, look bool) (f flapped) {
 		f.came += fmt.Sprintf(", seen %x", seen.Sum())
 	}
 	return f
+}
+
+// noisy has some cables lose packets in bursts, and have bit errors.
+func noisy(c *Config, seed uint64) {
+	r := event.NewRand(seed, 33)
+	for i := range c.Cables {
+		k := &c.Cables[i]
+		switch r.Uint64n(6) {
+		case 0:
+			k.BER = r.Uint64n(quintillion / 1_000_000)
+		case 1:
+			k.Loss, k.Burst = uint32(r.Uint64n(billion/10)), uint32(r.Uint64n(20))
+		}
+	}
 }
 
 // wear has cables be slower, longer or worse for some time, or lose all that one

@@ -37,7 +37,8 @@ type link struct {
 	pausedSince Time
 	stats       LinkStats
 
-	_ [16]byte
+	noise *noise // nil: there is none
+	_     [8]byte
 }
 
 func (k *link) setRate(rate int64) {
@@ -182,6 +183,13 @@ func (a *part) send(l, i uint32, more bool, d *event.Digest) {
 		a.drop(i, CableLoss, d)
 		return
 	}
+	if k.noise != nil && s.kind == data {
+		if k.noise.loses() {
+			a.drop(i, CableLoss, d)
+			return
+		}
+		s.bad = s.bad || k.noise.spoils(s.Size)
+	}
 	if k.cut {
 		a.post(l, i)
 		return
@@ -231,6 +239,9 @@ func (a *part) arrive(l uint32) {
 		a.q.Schedule(a.source.arrive(l), r.arrival(&a.slots.all[next], r.cutThrough))
 	}
 	switch {
+	case s.bad && (!r.cutThrough || s.at <= a.q.Now()):
+		// A switch that cuts through has sent on what it has not seen.
+		a.drop(i, Corrupted, a.net.digestOf(int(r.node)))
 	case s.kind == pause:
 		a.setPaused(l^1, r.paused&^s.DSCP|s.Hops)
 		a.slots.put(i)

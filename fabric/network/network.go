@@ -106,7 +106,10 @@ func (n *Network) plug(i int, c *Config) {
 		l := uint32(2*i + side)
 		k := &n.links[l]
 		*k = link{node: uint32(node), up: true, rate: cable.Rate, delay: cable.Delay, loss: cable.Loss,
-			rand: event.NewRand(c.Seed, uint64(l)<<8|streamCable)}
+			rand: event.NewRand(c.Seed, uint64(l)<<8|streamCable), noise: cable.newNoise(c.Seed, l)}
+		if cable.bursty() {
+			k.loss = 0 // it is that of the noise
+		}
 		k.setRate(cable.Rate)
 		k.port = uint16(len(*n.ports(node)))
 		*n.ports(node) = append(*n.ports(node), l)
@@ -130,6 +133,7 @@ const (
 	streamCable = iota + 1
 	streamSwitch
 	streamHash
+	streamNoise
 )
 
 // ports returns where the transmitters of a node are listed.
