@@ -27,6 +27,10 @@ func (n *Network) graph() (*topology.Graph, error) {
 	}
 	host := topology.Cable{Rate: int64(orDefault(n.Rate, 100*Gbps)), Delay: int64(orDefault(n.Delay, Time(topology.Microsecond)))}
 	up := topology.Cable{Rate: orDefault(int64(n.UpRate), host.Rate), Delay: orDefault(int64(n.UpDelay), host.Delay)}
+	if n.Oversubscription < 0 || n.CoreOversubscription < 0 || max(n.Oversubscription, n.CoreOversubscription) > mostOver {
+		return nil, fmt.Errorf("network.oversubscription is %d and core_oversubscription %d: they are 1 to %d", n.Oversubscription, n.CoreOversubscription, mostOver)
+	}
+	over, core := orDefault(n.Oversubscription, 1), orDefault(n.CoreOversubscription, 1)
 	var g *topology.Graph
 	switch topologies[kind] {
 	case "pair":
@@ -34,9 +38,12 @@ func (n *Network) graph() (*topology.Graph, error) {
 	case "star":
 		g, err = topology.Star(orDefault(n.Hosts, 2), host)
 	case "leaf-spine":
+		if n.Oversubscription != 0 && min(n.HostsPerLeaf, n.Spines) > 0 && max(n.HostsPerLeaf, n.Spines) <= topology.MaxNodes {
+			up.Rate = host.Rate * int64(n.HostsPerLeaf) / (int64(n.Spines) * int64(over))
+		}
 		g, err = topology.LeafSpine{Leaves: n.Leaves, Spines: n.Spines, HostsPerLeaf: n.HostsPerLeaf, Host: host, Up: up}.Graph()
 	case "fat-tree":
-		g, err = topology.FatTree(n.K, host)
+		g, err = topology.Oversubscribed(n.K, over, core, host)
 	case "hpcc":
 		g, err = topology.HPCC()
 	case "links":
@@ -54,6 +61,30 @@ func (n *Network) graph() (*topology.Graph, error) {
 	}
 	return g, nil
 }
+
+const mostOver = 1000
+
+// noise says what is wrong with all cables.
+func (n *Network) noise(p *topology.Plan) error {
+	loss, err := share("network.loss", n.Loss, 1e9)
+	if err != nil {
+		return err
+	}
+	p.Loss = uint32(loss)
+	p.Burst, p.BER, err = noise("network.", n.Burst, n.BER)
+	return err
+}
+
+// noise checks the length of bursts and the bit error rate of cables.
+func noise(of string, burst int, ber float64) (uint32, uint64, error) {
+	if burst < 0 || burst > mostBurst {
+		return 0, 0, fmt.Errorf("%sburst is %d: it is 1 to %d packets", of, burst, mostBurst)
+	}
+	bits, err := share(of+"ber", ber, 1e18)
+	return uint32(burst), uint64(bits), err
+}
+
+const mostBurst = 1_000_000
 
 // read reads a network from the text of a file.
 func (n *Network) read() (*topology.Graph, error) {
@@ -76,8 +107,8 @@ func (n *Network) read() (*topology.Graph, error) {
 // queue is long: there it is that of devices over sockets.
 func (r *run) minProbe() Time {
 	s := r.s
-	lossy := func(l topology.Link) bool { return l.Loss > 0 }
-	if n := &s.Network; n.Lossy || n.Loss > 0 || slices.ContainsFunc(r.g.Links(), lossy) || n.Watchdog > 0 || s.Adapter.DSCP > 0 || len(s.Failures) > 0 {
+	lossy := func(l topology.Link) bool { return l.Loss > 0 || l.BER > 0 }
+	if n := &s.Network; n.Lossy || n.Loss > 0 || n.BER > 0 || slices.ContainsFunc(r.g.Links(), lossy) || n.Watchdog > 0 || s.Adapter.DSCP > 0 || len(s.Failures) > 0 {
 		return 80 * us
 	}
 	return 1000 * us

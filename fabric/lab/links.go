@@ -18,6 +18,8 @@ type Link struct {
 	Rate     Rate    // 0: Network.Rate
 	Delay    Time    // 0: Network.Delay
 	Loss     float64 // share of packets that it loses at random, beside Network.Loss
+	Burst    int     // how many of these together; 0: as Network.Burst says
+	BER      float64 // bit error rate, beside Network.BER
 	Count    int     // 0: 1
 }
 
@@ -62,11 +64,15 @@ func (n *Network) cables(list []topology.Link, l *Link, usual topology.Cable) ([
 	if err != nil {
 		return nil, err
 	}
+	burst, ber, err := noise("", l.Burst, l.BER)
+	if err != nil {
+		return nil, err
+	}
 	count := orDefault(l.Count, 1)
 	if len(list)+from.len()*to.len()*count > topology.MaxLinks {
 		return nil, fmt.Errorf("there are more than %d cables", topology.MaxLinks)
 	}
-	cable := topology.Cable{Rate: orDefault(int64(l.Rate), usual.Rate), Delay: orDefault(int64(l.Delay), usual.Delay), Loss: uint32(loss)}
+	cable := topology.Cable{Rate: orDefault(int64(l.Rate), usual.Rate), Delay: orDefault(int64(l.Delay), usual.Delay), Loss: uint32(loss), Burst: burst, BER: ber}
 	for a := from.first; a <= from.last; a++ {
 		for b := to.first; b <= to.last; b++ {
 			for range count {

@@ -78,7 +78,7 @@ func TestWrongFiles(t *testing.T) {
 		"name = \"mine\"\n[[traffic]]\nkind = \"incast\"\nfrom = 1": "scenario \"mine\": line 2: traffic 1",
 		"x = [":                                               "line 1",
 		"[network]\nratee = 5":                                "[network] has topology, hosts, leaves, spines, hosts_per_leaf, k,",
-		"[network]\ntopolgy = \"star\"":                       "red, routing, flowlet_gap, up_down, cut_through, watchdog, converge, loss (do you mean topology?)",
+		"[network]\ntopolgy = \"star\"":                       "red, routing, flowlet_gap, up_down, cut_through, watchdog, converge, loss, burst, ber, oversubscription, core_oversubscription (do you mean topology?)",
 		"seeed = 5":                                           "a scenario has name, seed, until, limit, warm, every, cores, network, adapter, traffic, failure",
 		"[network.red]\nkmax2 = 5":                            "[network.red] has kmin, kmax, pmax",
 		"[adaptor]\nmtu = 1024":                               "there is no setting \"adaptor\": a scenario has name,",
@@ -233,6 +233,8 @@ buffer = "0B"
 queue_max = "0MB"
 flowlet_gap = "0us"
 converge = "0us"
+oversubscription = 0
+core_oversubscription = 0
 [[network.link]]
 rate = "0b/s"
 delay = "0us"

@@ -92,6 +92,15 @@ type Network struct {
 	Watchdog   Time    // pauses that last longer are ended; 0: none
 	Converge   Time    // from a failure to new tables; 0: 1 ms
 	Loss       float64 // share of packets that cables lose at random
+	Burst      int     // how many of these are lost together, in the mean; 0: each is by itself
+	BER        float64 // bit error rate of cables: packets with a wrong bit are dropped where they come to
+
+	// Oversubscription is how many times as much goes into a leaf from its
+	// hosts as it has ports for above: of a leaf-spine UpRate follows from
+	// it, a fat tree has fewer switches. CoreOversubscription is that of
+	// the middle of a fat tree. 0: 1.
+	Oversubscription     int
+	CoreOversubscription int `toml:"core_oversubscription"`
 }
 
 // RED are thresholds of marks: from Kmin on packets are marked with a
@@ -213,8 +222,7 @@ func (n *Network) plan(g *topology.Graph, seed uint64) (p topology.Plan, err err
 	if err != nil {
 		return p, err
 	}
-	loss, err := share("network.loss", n.Loss, 1e9)
-	if err != nil {
+	if err := n.noise(&p); err != nil {
 		return p, err
 	}
 	if n.RED != nil {
@@ -230,7 +238,7 @@ func (n *Network) plan(g *topology.Graph, seed uint64) (p topology.Plan, err err
 	p.Routing = [...]network.Routing{network.ECMP, network.Flowlet, network.LeastQueue, network.Spray}[routing]
 	p.Gap = network.Time(orDefault(n.FlowletGap, 50*us))
 	p.Watchdog = network.WatchdogConfig{Detect: network.Time(n.Watchdog), Restore: network.Time(n.Watchdog)}
-	p.UpDown, p.Loss, p.Seed, p.Converge = n.UpDown, uint32(loss), seed, network.Time(orDefault(n.Converge, 1000*us))
+	p.UpDown, p.Seed, p.Converge = n.UpDown, seed, network.Time(orDefault(n.Converge, 1000*us))
 	p.Tune = func(_ int32, s *network.Switch) { n.tune(s) }
 	return p, nil
 }
@@ -338,6 +346,10 @@ func (s *Scenario) others() error {
 		return errors.New("limit is for a run without until: take one of them out")
 	case n.FlowletGap != 0 && n.Routing != "flowlet":
 		return errors.New(`network.flowlet_gap is for routing = "flowlet"`)
+	case n.Burst != 0 && n.Loss == 0 && n.Topology != "file" && !slices.ContainsFunc(n.Links, func(l Link) bool { return l.Loss > 0 }):
+		return errors.New("network.burst says how many packets are lost together, and without loss none are")
+	case n.Oversubscription != 0 && n.UpRate != 0:
+		return errors.New("network.oversubscription says what up_rate is: take one of them out")
 	case n.Lossy && n.Watchdog != 0:
 		return errors.New("network.watchdog ends pauses, and there are none with lossy")
 	case n.Lossy && n.Alpha != nil:
@@ -355,6 +367,8 @@ func (s *Scenario) others() error {
 		{"file, format or text", n.File != "" || n.Format != "" || n.Text != "", "file"},
 		{"rate or delay", n.Rate != 0 || n.Delay != 0, "pair star leaf-spine fat-tree ring links"},
 		{"up_rate or up_delay", up, "leaf-spine ring"},
+		{"oversubscription", n.Oversubscription != 0, "leaf-spine fat-tree"},
+		{"core_oversubscription", n.CoreOversubscription != 0, "fat-tree"},
 		{"routing, up_down, cut_through, lossy, watchdog, buffer, queue_max, alpha or red", switches, "star leaf-spine fat-tree hpcc ring links file"},
 	})
 	for i := 0; i < len(s.Traffic) && err == nil; i++ {

@@ -62,6 +62,21 @@ func wild(seed uint64) Scenario {
 		s.Failures = append(s.Failures, Failure{Cable: d.below(20), At: at, Until: at + Time(1+d.below(400))*us})
 	}
 	more := &dice{event.NewRand(seed, 79)}
+	if more.below(4) == 0 {
+		n.BER = float64(more.rarely(100)) / 1e7
+	}
+	if n.Loss > 0 {
+		n.Burst = more.rarely(20)
+	}
+	switch n.Topology {
+	case "leaf-spine":
+		n.Oversubscription = more.rarely(4)
+		if n.Oversubscription > 0 {
+			n.UpRate = 0
+		}
+	case "fat-tree":
+		n.Oversubscription, n.CoreOversubscription = more.rarely(2), more.rarely(2)
+	}
 	for range more.rarely(4) {
 		s.Failures = append(s.Failures, more.failure(&s))
 	}
@@ -138,7 +153,7 @@ func TestWild(t *testing.T) {
 		}
 		dropped := r.Totals.Drops
 		n := &s.Network
-		if !n.Lossy && n.Loss == 0 && n.Watchdog == 0 && len(s.Failures) == 0 && dropped != [len(dropped)]uint64{} {
+		if !n.Lossy && n.Loss == 0 && n.BER == 0 && n.Watchdog == 0 && len(s.Failures) == 0 && dropped != [len(dropped)]uint64{} {
 			t.Errorf("seed %d: a lossless network dropped %v", seed, dropped)
 		}
 	}

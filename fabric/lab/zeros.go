@@ -26,6 +26,9 @@ var notZero = map[string]string{
 	"network.flowlet_gap": "above 0; left out, it is 50us",
 	"network.converge":    "above 0; left out, it is 1ms",
 
+	"network.oversubscription":      "1 to 1000; left out, it is 1, or what up_rate says",
+	"network.core_oversubscription": "1 to 1000; left out, it is 1",
+
 	"adapter.mtu":        "256, 512, 1024, 2048 or 4096; left out, it is 4096",
 	"adapter.dscp":       "1 to 63; left out, it is the profile's",
 	"adapter.window":     "above 0, and at most 1GiB; left out, it is the adapter's own",

@@ -21,6 +21,8 @@ type Cable struct {
 	Rate  int64  // bits per second
 	Delay int64  // picoseconds from one end to the other
 	Loss  uint32 // packets of 10^9 that it loses at random, beside Plan.Loss
+	Burst uint32 // how many it loses together, see network.Cable; 0: Plan.Burst
+	BER   uint64 // bits of 10^18 that are wrong, beside Plan.BER
 }
 
 // Gbps is a rate of 10^9 bits per second. Microsecond is a delay in
@@ -172,6 +174,8 @@ func (b *Builder) Link(x, y int32, c Cable) int32 {
 		b.fail("topology: the link from node %d to node %d has %d bit/s; a rate is 1 to %d bit/s", x, y, c.Rate, int64(MaxRate))
 	case c.Loss > 1e9:
 		b.fail("topology: the link from node %d to node %d loses %d packets of 10^9", x, y, c.Loss)
+	case c.BER > 1e18:
+		b.fail("topology: the link from node %d to node %d has %d wrong bits of 10^18", x, y, c.BER)
 	case c.Delay < 0 || c.Delay > MaxDelay:
 		b.fail("topology: the link from node %d to node %d has a delay of %d ps; a delay is 0 to %d ps", x, y, c.Delay, int64(MaxDelay))
 	case len(b.links) >= MaxLinks:
