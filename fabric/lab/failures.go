@@ -17,7 +17,7 @@ import (
 // of:
 //
 //   - down: cables are down
-//   - one-way: all that the first end of cables sends is lost. Neither end sees
+//   - one-way: all that the first end of cables sends is lost. No end sees
 //     it, so the tables do not follow
 //   - rate, delay, loss: cables have a lower Rate, a Delay more, or lose the
 //     share Loss more

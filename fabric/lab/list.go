@@ -17,9 +17,9 @@ import (
 // columns are those that a list of flows can have.
 var columns = []string{"start", "from", "to", "bytes", "op", "src_port"}
 
-// Files returns the files that the scenario's network and traffic are in, by the
-// setting that their text belongs into: see Set. They stand beside the scenario,
-// or below it.
+// Files returns the files that the scenario's network and traffic are in, by
+// the setting that their text belongs into: see Set. They stand beside the
+// scenario, or below it.
 func (s *Scenario) Files() (map[string]string, error) {
 	files := map[string]string{}
 	add := func(where, file, text, setting string) error {

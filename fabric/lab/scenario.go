@@ -71,7 +71,7 @@ type Network struct {
 	File   string // of topology "file": its text belongs into Text, see Files
 	Format string // of Text: ns3 or htsim; "": the text tells
 	Text   string // a network as other simulators have it, see package topofile
-	// Graph is a network that a program has built, in the place of Topology.
+	// Graph is a network that a program has built, in place of Topology.
 	Graph *topology.Graph `toml:"-"`
 
 	Rate    Rate // of the hosts' cables; 0: 100 Gb/s

@@ -5,6 +5,18 @@ import (
 	"fmt"
 )
 
+// changes are what has become of the cables since the beginning, and of the
+// tables by it.
+type changes struct {
+	n         *Network
+	up        []bool        // cables
+	own       map[int]Cable // what cables are like whose Condition was set; only looked up
+	reroute   func([]bool) []Table
+	converge  Time
+	following bool // new tables are in force at followAt
+	followAt  Time
+}
+
 // SetCable takes a cable down or brings it up. What is on a cable that goes
 // down, or queued for it, is lost, and so is what comes for it until the tables
 // follow (Config.Reroute). A host goes on sending at the rate of its cable,
@@ -13,37 +25,38 @@ import (
 // with the cable.
 func (n *Network) SetCable(i int, up bool) {
 	n.parts.together("SetCable")
-	if n.up[i] == up {
+	c := &n.changes
+	if c.up[i] == up {
 		return
 	}
-	n.up[i] = up
+	c.up[i] = up
 	for l := uint32(2 * i); l <= uint32(2*i+1); l++ {
 		if up {
-			n.raise(l)
+			c.raise(l)
 		} else {
-			n.cut(l)
+			c.cut(l)
 		}
 	}
-	n.settle(i)
-	if n.reroute != nil {
-		n.followLater()
+	c.settle(i)
+	if c.reroute != nil {
+		c.followLater()
 	}
 }
 
 // raise brings a transmitter up.
-func (n *Network) raise(l uint32) {
-	k := &n.links[l]
-	k.up, k.tell = true, n.pauses(l)
+func (c *changes) raise(l uint32) {
+	k := &c.n.links[l]
+	k.up, k.tell = true, c.pauses(l)
 }
 
 // settle has both ends of a cable that has changed send what they have to tell.
-func (n *Network) settle(i int) {
+func (c *changes) settle(i int) {
 	for l := uint32(2 * i); l <= uint32(2*i+1); l++ {
-		if n.links[l].tell != 0 {
-			n.partOf(int(n.links[l].node)).wake(l)
+		if c.n.links[l].tell != 0 {
+			c.n.partOf(int(c.n.links[l].node)).wake(l)
 		}
 	}
-	n.parts.exchange()
+	c.n.parts.exchange()
 }
 
 // Condition is what is wrong with a cable that is up. The zero value is a cable
@@ -60,44 +73,44 @@ type Condition struct {
 // SetCondition changes a cable. With another rate or delay the cable is down
 // for a moment, in which no tables follow: what is on it, or queued for it, is
 // lost. It is an error if the cable would be none that Config could have.
-func (n *Network) SetCondition(i int, c Condition) error {
+func (n *Network) SetCondition(i int, is Condition) error {
 	n.parts.together("SetCondition")
-	k := &n.links[2*i]
-	own, ok := n.own[i]
+	c, k := &n.changes, &n.links[2*i]
+	own, ok := c.own[i]
 	if !ok {
 		own = Cable{Rate: k.rate, Delay: k.delay, Loss: k.loss}
 	}
-	now, err := c.of(own)
+	now, err := is.of(own)
 	if err != nil {
 		return fmt.Errorf("network: condition of cable %d: %w", i, err)
 	}
-	n.own[i] = own
-	again := n.up[i] && (now.Rate != k.rate || now.Delay != k.delay)
+	c.own[i] = own
+	again := c.up[i] && (now.Rate != k.rate || now.Delay != k.delay)
 	ends := [2]uint32{uint32(2 * i), uint32(2*i + 1)}
 	var was [2]bool
 	for side, l := range ends {
 		if again {
-			n.cut(l)
+			c.cut(l)
 		}
 		k := &n.links[l]
 		k.setRate(now.Rate)
-		k.delay, k.loss, was[side], k.void = now.Delay, now.Loss, k.void, c.Void[side]
+		k.delay, k.loss, was[side], k.void = now.Delay, now.Loss, k.void, is.Void[side]
 		if sw := int(k.node) - len(n.hosts); sw >= 0 {
 			n.switches[sw].setFastest()
 		}
 		if k.void {
-			n.empty(l)
+			c.empty(l)
 		}
 	}
 	for side, l := range ends {
-		if now := c.Void[side]; now != was[side] {
-			n.listen(l, !now)
+		if now := is.Void[side]; now != was[side] {
+			c.listen(l, !now)
 		}
 		if again {
-			n.raise(l)
+			c.raise(l)
 		}
 	}
-	n.settle(i)
+	c.settle(i)
 	return nil
 }
 
@@ -123,60 +136,60 @@ func eitherLoss(a, b uint32) uint32 {
 // listen says that the far end of a transmitter hears it no more, or again. It
 // forgets the transmitter's pauses, as if their time had passed. When it hears
 // again it is told of those that it should know.
-func (n *Network) listen(l uint32, again bool) {
-	k, far := &n.links[l], &n.links[l^1]
+func (c *changes) listen(l uint32, again bool) {
+	k, far := &c.n.links[l], &c.n.links[l^1]
 	switch {
 	case !again:
-		n.partOf(int(far.node)).setPaused(l^1, 0)
+		c.n.partOf(int(far.node)).setPaused(l^1, 0)
 	case k.up:
-		k.tell |= n.pauses(l) | far.paused
+		k.tell |= c.pauses(l) | far.paused
 	}
 }
 
 // followLater has new tables in force when Config.Converge has passed: once for
 // all that changes at this time.
-func (n *Network) followLater() {
-	if at := n.Now() + n.converge; !n.following || at != n.followAt {
-		n.following, n.followAt = true, at
-		n.At(at, n.follow)
+func (c *changes) followLater() {
+	if at := c.n.Now() + c.converge; !c.following || at != c.followAt {
+		c.following, c.followAt = true, at
+		c.n.At(at, c.follow)
 	}
 }
 
 // pauses returns the classes that the node of a transmitter pauses at the far
 // end.
-func (n *Network) pauses(l uint32) uint8 {
-	k := &n.links[l]
-	if sw := int(k.node) - len(n.hosts); sw >= 0 {
-		return n.switches[sw].out[k.port].off()
+func (c *changes) pauses(l uint32) uint8 {
+	k := &c.n.links[l]
+	if sw := int(k.node) - len(c.n.hosts); sw >= 0 {
+		return c.n.switches[sw].out[k.port].off()
 	}
 	return k.off
 }
 
 // Up reports whether a cable is up.
-func (n *Network) Up(i int) bool { return n.up[i] }
+func (n *Network) Up(i int) bool { return n.changes.up[i] }
 
 // follow puts the tables in force that fit the cables as they are.
-func (n *Network) follow() {
-	if n.Now() >= n.followAt {
-		n.following = false
+func (c *changes) follow() {
+	if c.n.Now() >= c.followAt {
+		c.following = false
 	}
-	tables := n.reroute(n.up)
+	tables := c.reroute(c.up)
 	if tables == nil {
 		return
 	}
-	if err := n.SetTables(tables); err != nil && n.err == nil {
-		n.err = err
+	if err := c.n.SetTables(tables); err != nil && c.n.err == nil {
+		c.n.err = err
 	}
 }
 
 // cut ends a transmitter and its direction of the cable.
-func (n *Network) cut(l uint32) {
-	k := &n.links[l]
+func (c *changes) cut(l uint32) {
+	k := &c.n.links[l]
 	k.up = false
-	a := n.partOf(int(k.node))
-	n.empty(l)
-	if sw := int(k.node) - len(n.hosts); sw >= 0 {
-		x := &n.switches[sw]
+	a := c.n.partOf(int(k.node))
+	c.empty(l)
+	if sw := int(k.node) - len(c.n.hosts); sw >= 0 {
+		x := &c.n.switches[sw]
 		o := &x.out[k.port]
 		for c := range uint8(NumClasses) {
 			x.flush(o, c, CableDown)
@@ -187,16 +200,16 @@ func (n *Network) cut(l uint32) {
 }
 
 // empty loses what is on a transmitter's direction of the cable.
-func (n *Network) empty(l uint32) {
-	node := int(n.links[l^1].node)
-	far := n.partOf(node)
-	far.q.Cancel(n.source.arrive(l))
+func (c *changes) empty(l uint32) {
+	node := int(c.n.links[l^1].node)
+	far := c.n.partOf(node)
+	far.q.Cancel(c.n.source.arrive(l))
 	for f := &far.flights[l]; f.head != 0; {
 		i := far.slots.pop(f)
 		if far.slots.all[i].kind == pause {
 			far.slots.put(i)
 		} else {
-			far.drop(i, CableDown, n.digestOf(node))
+			far.drop(i, CableDown, c.n.digestOf(node))
 		}
 	}
 }

@@ -160,8 +160,8 @@ func noisy(c *Config, seed uint64) {
 	}
 }
 
-// wear has cables be slower, longer or worse for some time, or lose all that one
-// end sends, in the midst of the flaps.
+// wear has cables be slower, longer or worse for some time, or lose all that
+// one end sends, in the midst of the flaps.
 func wear(t *testing.T, n *Network, c *Config, seed uint64) {
 	r := event.NewRand(seed, 32)
 	below := func(n int) int { return int(r.Uint64n(uint64(n))) }

@@ -25,16 +25,10 @@ type Network struct {
 	mtu      int
 	tap      func(Sight)
 
-	up       []bool // cables
-	reroute  func([]bool) []Table
-	converge Time
-	own      map[int]Cable // what cables are like whose Condition was set; only looked up
-	followAt Time          // when new tables are in force, if following
-
-	following bool
-	scripts   heap.Heap[Time, func()]
-	played    uint64 // scripts, between windows
-	err       error
+	changes changes
+	scripts heap.Heap[Time, func()]
+	played  uint64 // scripts, between windows
+	err     error
 }
 
 // host is what the network knows of one.
@@ -65,11 +59,12 @@ func New(c Config) (*Network, error) {
 		return nil, err
 	}
 	n := &Network{
-		mtu: c.MTU, reroute: c.Reroute, converge: c.Converge, parts: windows{parallel: c.Parallel},
+		mtu: c.MTU, parts: windows{parallel: c.Parallel},
 		source: sources{2 * len(c.Cables), c.Hosts, len(c.Switches)},
 		hosts:  make([]host, c.Hosts), switches: make([]swtch, len(c.Switches)),
-		links: make([]link, 2*len(c.Cables)), up: make([]bool, len(c.Cables)), own: map[int]Cable{},
+		links: make([]link, 2*len(c.Cables)),
 	}
+	n.changes = changes{n: n, up: make([]bool, len(c.Cables)), own: map[int]Cable{}, reroute: c.Reroute, converge: c.Converge}
 	if err := n.divide(&c); err != nil {
 		return nil, err
 	}
@@ -101,7 +96,7 @@ func setClasses(m *[64]uint8, from []uint8) {
 // plug connects the two ends of a cable.
 func (n *Network) plug(i int, c *Config) {
 	cable := &c.Cables[i]
-	n.up[i] = true
+	n.changes.up[i] = true
 	for side, node := range []int{cable.A, cable.B} {
 		l := uint32(2*i + side)
 		k := &n.links[l]

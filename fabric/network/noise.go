@@ -7,8 +7,8 @@ import (
 )
 
 // noise is what a direction of a cable does to packets, if it is more than to
-// lose each with the same chance. Chances are whole numbers: what happens is the
-// same on every processor.
+// lose each with the same chance. Chances are whole numbers: what happens is
+// the same on every processor.
 type noise struct {
 	rand event.Rand
 

@@ -68,9 +68,9 @@ func (r *ns3) number(what string, least, most int) (int, error) {
 	return n, nil
 }
 
-// readNS3 reads a topology.txt. As ns-3 does, it stops after the number of links
-// that the first line has: the files that come with ns-3 have more links there,
-// and an explanation.
+// readNS3 reads a topology.txt. As ns-3 does, it stops after the number of
+// links that the first line has: the files that come with ns-3 have more links
+// there, and an explanation.
 func readNS3(text string) (*topology.Graph, error) {
 	r := &ns3{rest: text, line: 1}
 	nodes, err := r.number("the number of nodes", 2, topology.MaxNodes)
