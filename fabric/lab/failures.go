@@ -22,8 +22,8 @@ import (
 //   - rate, delay, loss: cables have a lower Rate, a Delay more, or lose the
 //     share Loss more
 //   - switch: a switch is off, and so are all of its cables
-//   - host: an adapter has stopped. It takes and sends nothing, and its cable is
-//     up
+//   - host: an adapter has stopped. It takes and sends nothing, and its cable
+//     is up
 //   - pause-storm: a host pauses the class of the data, without end
 //
 // Cables are one by its number, or all that are Between two nodes. With Every

@@ -18,8 +18,8 @@ type noise struct {
 	right  [maxBits]uint64
 
 	// The model of Gilbert (1960): packets are lost in one of two states.
-	// Of 2^64 packets in the other state so many enter it, and of those in
-	// it so many leave it.
+	// enter is the chance to come into it with the next packet, leave that
+	// to get out, both of 2^64.
 	enter, leave uint64
 	losing       bool
 }

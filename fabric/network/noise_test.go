@@ -88,8 +88,8 @@ func TestBursts(t *testing.T) {
 }
 
 // TestCorruptedPackets: a packet that a cable has spoilt is dropped where it
-// comes to: a switch that stores it, or behind one that cuts through the next
-// node.
+// comes to by a switch that stores it. One that cuts through sends it on, and
+// the next node drops it.
 func TestCorruptedPackets(t *testing.T) {
 	t.Parallel()
 	for _, cut := range []bool{false, true} {
