@@ -232,7 +232,7 @@ func (f *Failure) onCables(g *topology.Graph) (cables []int32, err error) {
 	}
 	var ends [2]int32
 	for i, text := range f.Between {
-		if ends[i], err = nodeOf(g, "between", text); err != nil {
+		if ends[i], err = endOf(g, text); err != nil {
 			return nil, err
 		}
 	}
@@ -247,12 +247,24 @@ func (f *Failure) onCables(g *topology.Graph) (cables []int32, err error) {
 	return cables, nil
 }
 
+// endOf returns the node at which the cables of a node end: of a host with
+// several its bond.
+func endOf(g *topology.Graph, text string) (int32, error) {
+	node, err := nodeOf(g, "between", text)
+	if err == nil && g.IsHost(node) {
+		if bond, ok := g.Bond(node); ok {
+			return bond, nil
+		}
+	}
+	return node, err
+}
+
 // direction returns which end of a cable is not heard: the first of Between, or
 // else the first of the link.
 func (f *Failure) direction(g *topology.Graph, cable int32) (void [2]bool) {
 	side := 0
 	if f.Between != nil {
-		if first, err := nodeOf(g, "between", f.Between[0]); err == nil && first == g.Link(cable).B {
+		if first, err := endOf(g, f.Between[0]); err == nil && first == g.Link(cable).B {
 			side = 1
 		}
 	}

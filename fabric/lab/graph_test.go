@@ -80,7 +80,7 @@ func TestNetworkOfAFileMistakes(t *testing.T) {
 		"line 5: a line has a setting and a number":             func(n *Network) { n.Format = "htsim" },
 		"a program has built the network":                       func(n *Network) { n.Graph = new(topology.Graph) },
 		"network is too large":                                  func(n *Network) { n.Text = wide },
-		"the network of the file: topology: host 1 has 2 links": func(n *Network) { n.Text = strings.Replace(starText, "\n3 1", "\n2 1", 1) },
+		"the network of the file: topology: host 2 has 0 links": func(n *Network) { n.Text = strings.Replace(starText, "\n3 1", "\n2 1", 1) },
 	} {
 		s := Scenario{Network: good, Traffic: []Traffic{{Kind: "permutation", Bytes: 1}}}
 		change(&s.Network)

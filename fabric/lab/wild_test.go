@@ -68,6 +68,11 @@ func wild(seed uint64) Scenario {
 	if n.Loss > 0 {
 		n.Burst = more.rarely(20)
 	}
+	if more.below(4) == 0 {
+		n.Topology = "links" // with hosts that have one, two or three cables
+		n.Links = []Link{{From: "h0-3", To: more.one("s0", "s0-1", "s0-2")}, {From: "h2-5", To: more.one("s1", "s1-2"), Count: 1 + more.below(2)}, {From: "s0-2", To: "s3"}}
+		n.Hosts, n.Switches = 6, 4
+	}
 	switch n.Topology {
 	case "leaf-spine":
 		n.Oversubscription = more.rarely(4)

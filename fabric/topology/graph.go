@@ -50,6 +50,7 @@ type Port struct {
 // change, so it may be shared.
 type Graph struct {
 	hosts int32
+	bonds int32   // switches, the last ones, see Bond
 	tiers []uint8 // of each node; a host has 0
 	links []Link
 	first []int32 // where the ports of a node begin
@@ -78,7 +79,7 @@ func (g *Graph) HostRate() int64 { return g.rate }
 func (g *Graph) IsHost(node int32) bool { return node < g.hosts }
 
 // Tier returns how far above the hosts a switch stands: 1 for a leaf, 2 for
-// the switches above it. A host has 0.
+// the switches above it. A host has 0, and so has a bond.
 func (g *Graph) Tier(node int32) int { return int(g.tiers[node]) }
 
 // Links returns all links, by number. The caller does not change them.
@@ -188,15 +189,18 @@ func (b *Builder) Link(x, y int32, c Cable) int32 {
 	return int32(len(b.links) - 1)
 }
 
-// Graph returns the network, or the first mistake. Every host must have one
-// link: an adapter with two ports is two hosts.
+// Graph returns the network, or the first mistake. Every host must have a link.
+// One with several has a Bond. An adapter whose ports have addresses of their
+// own is several hosts.
 func (b *Builder) Graph() (*Graph, error) {
+	bonds := b.bond()
 	if b.err != nil {
 		return nil, b.err
 	}
 	nodes := len(b.tiers)
 	g := &Graph{
 		hosts: b.hosts,
+		bonds: bonds,
 		tiers: b.tiers,
 		links: b.links,
 		first: make([]int32, nodes+1),
@@ -209,8 +213,8 @@ func (b *Builder) Graph() (*Graph, error) {
 	}
 	for n := range nodes {
 		count := g.first[n+1]
-		if int32(n) < g.hosts && count != 1 {
-			return nil, fmt.Errorf("topology: host %d has %d links; a host has one", n, count)
+		if int32(n) < g.hosts && count == 0 {
+			return nil, errNoLink(n)
 		}
 		if count > MaxPorts {
 			return nil, fmt.Errorf("topology: node %d has %d links; a node has at most %d", n, count, MaxPorts)

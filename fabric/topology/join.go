@@ -36,7 +36,7 @@ func Join(hosts, switches int, links []Link, names []string) (*Graph, error) {
 }
 
 func (g *Graph) setNames(names []string) error {
-	if len(names) != int(g.Nodes()) {
+	if len(names) != int(g.Nodes()-g.bonds) {
 		return fmt.Errorf("topology: %d names for %d nodes", len(names), g.Nodes())
 	}
 	g.names, g.named = names, make(map[string]int32, len(names))
@@ -57,9 +57,9 @@ func (g *Graph) Named(name string) (node int32, ok bool) {
 	return node, ok
 }
 
-// NameOf returns the name of a node, "" if the network has no names.
+// NameOf returns the name of a node, "" if it has none.
 func (g *Graph) NameOf(node int32) string {
-	if g.names == nil {
+	if int(node) >= len(g.names) {
 		return ""
 	}
 	return g.names[node]

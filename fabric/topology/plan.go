@@ -53,6 +53,9 @@ func (g *Graph) Network(p Plan) (network.Config, error) {
 		if p.Tune != nil {
 			p.Tune(s, &sw)
 		}
+		if g.IsBond(s) {
+			sw.CutThrough, sw.Routing = true, network.ECMP
+		}
 		c.Switches = append(c.Switches, sw)
 	}
 	for _, l := range g.links {

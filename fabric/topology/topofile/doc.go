@@ -5,7 +5,7 @@
 //
 // A file may come from an untrusted source. What it asks for is bounded by
 // topology.MaxNodes, MaxSwitches and MaxLinks, whatever numbers it has. Errors
-// name the line.
+// name the line. A host with several links has a bond, see topology.Graph.Bond.
 //
 // A file of ns-3 begins with the numbers of nodes, switches and links. Then
 // come the switches, which are any of the nodes, and a line for each link: two

@@ -188,7 +188,7 @@ func TestMistakes(t *testing.T) {
 		{ns3, "2 3 100Gbps 1us 0", "2 3 100Gbps 1us 2", "line 5: error rate: \"2\" is no share"},
 		{ns3, "2 3 100Gbps 1us 0", "2 3 100Gbps 1us NaN", "line 5: error rate"},
 		{ns3, "2 3 100Gbps 1us 0", "2 3 100Gbps 1us 1e-12", "no multiple of 1e-09"},
-		{ns3, "2 3 100Gbps", "0 1 100Gbps", "host 0 has 2 links"},
+		{ns3, "2 3 100Gbps", "0 1 100Gbps", "host 2 has 0 links"},
 		{tiny, "Nodes 32", "Nodes", "line 3: a line has a setting and a number"},
 		{tiny, "Nodes 32", "Nodes many", "line 3: Nodes is \"many\""},
 		{tiny, "Nodes 32", "Hosts 32", "line 3: there is no setting \"Hosts\": the header has Nodes, Tiers, Podsize"},
