@@ -38,14 +38,15 @@ func (n *Network) graph() (*topology.Graph, error) {
 	case "star":
 		g, err = topology.Star(orDefault(n.Hosts, 2), host)
 	case "leaf-spine":
-		if n.Oversubscription != 0 && min(n.HostsPerLeaf, n.Spines) > 0 && max(n.HostsPerLeaf, n.Spines) <= topology.MaxNodes {
-			up.Rate = host.Rate * int64(n.HostsPerLeaf) / (int64(n.Spines) * int64(over))
-		}
+		up.Rate = n.upRate(host.Rate, up.Rate, n.HostsPerLeaf)
 		g, err = topology.LeafSpine{Leaves: n.Leaves, Spines: n.Spines, HostsPerLeaf: n.HostsPerLeaf, Host: host, Up: up}.Graph()
 	case "fat-tree":
 		g, err = topology.Oversubscribed(n.K, over, core, host)
 	case "hpcc":
 		g, err = topology.HPCC()
+	case "rails":
+		up.Rate = n.upRate(host.Rate, up.Rate, orDefault(n.MachinesPerLeaf, n.Machines))
+		g, err = topology.Rails{Machines: n.Machines, GPUs: n.GPUs, PerLeaf: n.MachinesPerLeaf, Spines: n.Spines, Host: host, Up: up}.Graph()
 	case "links":
 		g, err = n.linked(host)
 	case "file":
@@ -63,6 +64,15 @@ func (n *Network) graph() (*topology.Graph, error) {
 }
 
 const mostOver = 1000
+
+// upRate returns the rate of the cables from leaves to spines, for the hosts
+// of a leaf: what Oversubscription says, or else the usual one.
+func (n *Network) upRate(host, usual int64, hosts int) int64 {
+	if n.Oversubscription == 0 || min(hosts, n.Spines) < 1 || max(hosts, n.Spines) > topology.MaxNodes {
+		return usual // numbers that are wrong are told of by the builder
+	}
+	return host * int64(hosts) / (int64(n.Spines) * int64(n.Oversubscription))
+}
 
 // noise says what is wrong with all cables.
 func (n *Network) noise(p *topology.Plan) error {

@@ -33,11 +33,19 @@ func TestOversubscription(t *testing.T) {
 			t.Errorf("%s: %v together; want up to %v", test.network, sum, test.rate)
 		}
 	}
+	s := parsed(t, "[network]\ntopology = \"rails\"\nmachines = 6\ngpus = 4\nmachines_per_leaf = 3\nspines = 2\noversubscription = 3\nrate = \"200Gb/s\"\n")
+	g, err := s.Network.graph()
+	if err != nil || len(g.Links()) != 24+8*2 || g.Link(24).Rate != 100e9 {
+		t.Errorf("%d links with %d bit/s, %v", len(g.Links()), g.Link(24).Rate, err)
+	}
 	for settings, want := range map[string]string{
 		"topology = \"leaf-spine\"\noversubscription = -1":                       "line 3: network.oversubscription is -1",
 		"topology = \"leaf-spine\"\noversubscription = 1001":                     "1 to 1000",
 		"topology = \"leaf-spine\"\noversubscription = 2\nup_rate = \"1Gb/s\"":   "take one of them out",
 		"topology = \"leaf-spine\"\ncore_oversubscription = 2":                   "network, leaf-spine: it has no core_oversubscription",
+		"topology = \"rails\"\ngpus = 2":                                         "0 machines",
+		"topology = \"star\"\ngpus = 2":                                          "network, star: it has no machines, gpus",
+		"topology = \"star\"\nspines = 2":                                        "network, star: it has no spines",
 		"topology = \"star\"\noversubscription = 2":                              "network, star: it has no oversubscription",
 		"topology = \"fat-tree\"\nk = 8\noversubscription = 3":                   "both divide 4",
 		"topology = \"star\"\nburst = 2":                                         "without loss none are",

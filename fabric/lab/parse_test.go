@@ -233,6 +233,7 @@ buffer = "0B"
 queue_max = "0MB"
 flowlet_gap = "0us"
 converge = "0us"
+machines_per_leaf = 0
 oversubscription = 0
 core_oversubscription = 0
 [[network.link]]

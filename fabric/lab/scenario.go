@@ -57,7 +57,7 @@ type Progress struct {
 
 // Network says what hosts are connected by.
 type Network struct {
-	Topology     string // pair, star, leaf-spine, fat-tree, hpcc, ring; or links or file: one's own
+	Topology     string // pair, star, leaf-spine, fat-tree, hpcc, ring, rails; or links or file: one's own
 	Hosts        int    // of a star, where 0 is 2, and of links
 	Leaves       int    // of a leaf-spine
 	Spines       int
@@ -65,6 +65,10 @@ type Network struct {
 	K            int // ports of a switch of a fat tree
 	Switches     int // of a ring, and of links
 	PerSwitch    int `toml:"per_switch"` // hosts of each switch of a ring
+
+	Machines        int // of rails
+	GPUs            int // of each of them, each a host
+	MachinesPerLeaf int `toml:"machines_per_leaf"` // 0: all
 
 	Links []Link `toml:"link"`
 
@@ -96,9 +100,9 @@ type Network struct {
 	BER        float64 // bit error rate of cables: packets with a wrong bit are dropped where they come to
 
 	// Oversubscription is how many times as much goes into a leaf from its
-	// hosts as it has ports for above: of a leaf-spine UpRate follows from
-	// it, a fat tree has fewer switches. CoreOversubscription is that of
-	// the middle of a fat tree. 0: 1.
+	// hosts as it has ports for above. UpRate of a leaf-spine and of rails
+	// follows from it; a fat tree has fewer switches.
+	// CoreOversubscription is that of the middle of a fat tree. 0: 1.
 	Oversubscription     int
 	CoreOversubscription int `toml:"core_oversubscription"`
 }
@@ -169,7 +173,7 @@ const MostCores = 64
 var (
 	recoveries = []string{"selective", "go-back-n"}
 	routings   = []string{"ecmp", "flowlet", "least-queue", "spray"}
-	topologies = []string{"pair", "star", "leaf-spine", "fat-tree", "hpcc", "ring", "links", "file"}
+	topologies = []string{"pair", "star", "leaf-spine", "fat-tree", "hpcc", "ring", "rails", "links", "file"}
 	operations = []string{"write", "send", "read"}
 	kinds      = []string{"flow", "incast", "permutation", "all-to-all", "load", "bursts", "ring", "tree", "halving", "list"}
 )
@@ -359,17 +363,19 @@ func (s *Scenario) others() error {
 	up := n.UpRate != 0 || n.UpDelay != 0
 	err := unused("network", n.Topology, topologies, []setting{
 		{"hosts", n.Hosts != 0, "star links"},
-		{"leaves, spines or hosts_per_leaf", n.Leaves != 0 || n.Spines != 0 || n.HostsPerLeaf != 0, "leaf-spine"},
+		{"leaves or hosts_per_leaf", n.Leaves != 0 || n.HostsPerLeaf != 0, "leaf-spine"},
+		{"spines", n.Spines != 0, "leaf-spine rails"},
+		{"machines, gpus or machines_per_leaf", n.Machines != 0 || n.GPUs != 0 || n.MachinesPerLeaf != 0, "rails"},
 		{"k", n.K != 0, "fat-tree"},
 		{"switches", n.Switches != 0, "ring links"},
 		{"per_switch", n.PerSwitch != 0, "ring"},
 		{"link", len(n.Links) > 0, "links"},
 		{"file, format or text", n.File != "" || n.Format != "" || n.Text != "", "file"},
-		{"rate or delay", n.Rate != 0 || n.Delay != 0, "pair star leaf-spine fat-tree ring links"},
-		{"up_rate or up_delay", up, "leaf-spine ring"},
-		{"oversubscription", n.Oversubscription != 0, "leaf-spine fat-tree"},
+		{"rate or delay", n.Rate != 0 || n.Delay != 0, "pair star leaf-spine fat-tree ring rails links"},
+		{"up_rate or up_delay", up, "leaf-spine ring rails"},
+		{"oversubscription", n.Oversubscription != 0, "leaf-spine fat-tree rails"},
 		{"core_oversubscription", n.CoreOversubscription != 0, "fat-tree"},
-		{"routing, up_down, cut_through, lossy, watchdog, buffer, queue_max, alpha or red", switches, "star leaf-spine fat-tree hpcc ring links file"},
+		{"routing, up_down, cut_through, lossy, watchdog, buffer, queue_max, alpha or red", switches, "star leaf-spine fat-tree hpcc ring rails links file"},
 	})
 	for i := 0; i < len(s.Traffic) && err == nil; i++ {
 		t := &s.Traffic[i]

@@ -73,6 +73,9 @@ func wild(seed uint64) Scenario {
 		n.Links = []Link{{From: "h0-3", To: more.one("s0", "s0-1", "s0-2")}, {From: "h2-5", To: more.one("s1", "s1-2"), Count: 1 + more.below(2)}, {From: "s0-2", To: "s3"}}
 		n.Hosts, n.Switches = 6, 4
 	}
+	if more.below(8) == 0 {
+		n.Topology, n.Machines, n.GPUs, n.MachinesPerLeaf = "rails", 2+more.below(3), 1+more.below(3), more.rarely(2)
+	}
 	switch n.Topology {
 	case "leaf-spine":
 		n.Oversubscription = more.rarely(4)

@@ -26,6 +26,7 @@ var notZero = map[string]string{
 	"network.flowlet_gap": "above 0; left out, it is 50us",
 	"network.converge":    "above 0; left out, it is 1ms",
 
+	"network.machines_per_leaf":     "at least 1; left out, all machines",
 	"network.oversubscription":      "1 to 1000; left out, it is 1, or what up_rate says",
 	"network.core_oversubscription": "1 to 1000; left out, it is 1",
 

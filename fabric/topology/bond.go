@@ -6,9 +6,9 @@ import "fmt"
 // adapters have one between their function and their ports (link aggregation,
 // IEEE 802.1AX). The host has one link, which takes no time and is as fast as
 // all others together, to its bond, and that has the links. It chooses one by
-// the hash of a flow. No other host's packets go by way of it. Bonds are numbered
-// after all other switches, and their links to the hosts after all other links.
-// They stand in tier 0.
+// the hash of a flow. No other host's packets go by way of it. Bonds are
+// numbered after all other switches, and their links to the hosts after all
+// other links. They stand in tier 0.
 
 // Bond returns the bond of a host, and false if it has one link.
 func (g *Graph) Bond(host int32) (sw int32, ok bool) {

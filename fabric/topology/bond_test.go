@@ -54,7 +54,7 @@ func reaches(g *Graph, failed LinkSet, from, to int32) bool {
 }
 
 // TestBonds: a host with several links is reached by each of them that works,
-// and nobody else's packets go through its bond, whatever fails.
+// and packets of other hosts never go through its bond, whatever fails.
 func TestBonds(t *testing.T) {
 	t.Parallel()
 	bonded, cut := 0, 0

@@ -225,8 +225,8 @@ func (g *Graph) without(failed LinkSet, last int32) *fabric {
 	return f
 }
 
-// distances computes how many hops each switch is from one. No way leads through
-// another switch from bonds on. The queue is memory to work in.
+// distances computes how many hops each switch is from one. No way leads
+// through another switch from bonds on. The queue is memory to work in.
 func (f *fabric) distances(from, bonds int32, distance, queue []int32) {
 	for s := range distance {
 		distance[s] = far
