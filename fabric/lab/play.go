@@ -9,19 +9,42 @@ import (
 	"github.com/gosoftroce/rocev2/fabric/topology"
 )
 
-// playable says what of a network is too large: the entries of all tables take
-// memory, and it takes time to find the ways.
+const mostBytes = 1 << 30 // of the tables of a network
+
+// playable says what of a network is too large: the ways of all switches take
+// memory, and it takes time to find them.
 func playable(g *topology.Graph) error {
-	leaves := int64(0)
+	const mostSteps = 1 << 32
+	// A switch with hosts has a table of its own.
+	if leaves := leavesOf(g); bytesOf(g)+2*leaves*int64(g.Hosts()) > mostBytes || leaves*int64(len(g.Links())) > mostSteps {
+		return fmt.Errorf("network is too large: %d switches with ways to %d hosts at %d of them, and %d links", g.Switches(), g.Hosts(), leaves, len(g.Links()))
+	}
+	return nil
+}
+
+// leavesOf returns how many switches have hosts, bytesOf what the ways take
+// from each switch to each of these.
+func leavesOf(g *topology.Graph) (leaves int64) {
 	for s := g.Hosts(); s < g.Nodes(); s++ {
 		if slices.ContainsFunc(g.Ports(s), func(p topology.Port) bool { return g.IsHost(p.Peer) }) {
 			leaves++
 		}
 	}
-	const mostBytes, mostSteps = 1 << 30, 1 << 32
-	bytes, steps := int64(g.Switches())*(4*leaves+2*int64(g.Hosts())), leaves*int64(len(g.Links()))
-	if bytes > mostBytes || steps > mostSteps {
-		return fmt.Errorf("network is too large: %d switches with ways to %d hosts at %d of them, and %d links", g.Switches(), g.Hosts(), leaves, len(g.Links()))
+	return leaves
+}
+
+func bytesOf(g *topology.Graph) int64 { return 4 * int64(g.Switches()) * leavesOf(g) }
+
+// fits says that tables take too much memory. Those of a Clos network are
+// shared by switches that have no hosts.
+func (n *Network) fits(t *topology.Tables) error {
+	g := t.Graph()
+	bytes := bytesOf(g) + t.NetworkBytes()
+	if n.Routing == "spray" { // a turn for each host
+		bytes += 2 * int64(g.Switches()) * int64(g.Hosts())
+	}
+	if bytes > mostBytes {
+		return fmt.Errorf("network is too large: tables of %d switches for %d hosts take %v, more than %v", g.Switches(), g.Hosts(), Bytes(bytes), Bytes(mostBytes))
 	}
 	return nil
 }

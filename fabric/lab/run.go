@@ -147,6 +147,9 @@ func newRun(s *Scenario, parallel func(int, func(int))) (*run, error) {
 	if plan.UpDown {
 		r.tables = r.g.UpDown(nil)
 	}
+	if err := s.Network.fits(r.tables); err != nil {
+		return nil, err
+	}
 	plan.Tables = r.tables
 	cfg, err := r.g.Network(plan)
 	if err != nil {
