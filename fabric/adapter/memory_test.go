@@ -45,7 +45,7 @@ func TestMemoryOfHostsAndQueuePairs(t *testing.T) { // not parallel: it measures
 		x, y := mustConnect(t, a, i, (i+n/2)%n, Connection{})
 		qps = append(qps, x, y)
 	}
-	measure("a queue pair, the first two of a host", 2*n, 2400)
+	measure("a queue pair, the first two of a host", 2*n, 2432)
 	for i := range n {
 		x, y := mustConnect(t, a, i, (i+n/4)%n, Connection{})
 		qps = append(qps, x, y)

@@ -89,7 +89,7 @@ func (h *Host) follow(data []byte, p *network.Packet) {
 	i := rocev2.PSN(be24(data[9:])).Sub(s.first)
 	if s.lose[i] {
 		delete(s.lose, i)
-		p.Lose = true
+		p.Flags |= network.Lose
 	} else if s.mark[i] {
 		delete(s.mark, i)
 		p.ECN = network.CE

@@ -11,6 +11,10 @@ func FuzzScenario(f *testing.F) {
 	}
 	f.Add([]byte("until = \"1us\"\n[network]\ntopology = \"fat-tree\"\nk = 4\n[[traffic]]\nkind = \"ring\"\nbytes = \"1B\"\n[[failure]]\ncable = 3\nat = \"10ns\"\n"))
 	f.Add([]byte("[network]\ntopology = \"star\"\n[[traffic]]\nkind = \"flow\"\nto = 1\nbytes = \"1KB\"\n[output]\nports = \"s0.0-1 h0 all\"\nflows = \"0-3 9\"\n"))
+	f.Add([]byte("until = \"9us\"\n[network]\ntopology = \"file\"\ntext = \"4 1 3\\n3\\n0 3 1Gbps 1us 0\\n1 3 1Gbps 1us 0.1\\n2 3 1Gbps 1us 0\\n\"\nber = 1e-6\nloss = 0.1\nburst = 4\n" +
+		"[[traffic]]\nkind = \"all-to-all\"\nbytes = \"1kB\"\n[[failure]]\nkind = \"one-way\"\nbetween = [\"n1\", \"s0\"]\nevery = \"2us\"\nfor = \"1us\"\n"))
+	f.Add([]byte("until = \"9us\"\n[network]\ntopology = \"links\"\nhosts = 3\nswitches = 2\n[[network.link]]\nfrom = \"h0-2\"\nto = \"s0-1\"\nber = 1e-6\n" +
+		"[[traffic]]\nkind = \"permutation\"\n[[failure]]\nkind = \"pause-storm\"\nnode = \"h0\"\n[[failure]]\nkind = \"rate\"\nrate = \"1Gb/s\"\nat = \"2us\"\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		s, err := Parse(text)
 		if err != nil {
@@ -36,10 +40,14 @@ func FuzzScenario(f *testing.F) {
 
 // big reports whether a network is larger than what a fuzz target has time for.
 func (n *Network) big() bool {
-	for _, v := range []int{n.Hosts, n.Leaves, n.Spines, n.HostsPerLeaf, n.K, n.Switches, n.PerSwitch} {
+	for _, v := range []int{n.Hosts, n.Leaves, n.Spines, n.HostsPerLeaf, n.K, n.Switches, n.PerSwitch, n.Machines, n.GPUs, n.MachinesPerLeaf} {
 		if v > 8 {
 			return true
 		}
+	}
+	if n.Topology == "file" {
+		g, err := n.graph()
+		return err == nil && g.Nodes() > 64
 	}
 	return n.Topology == "hpcc"
 }

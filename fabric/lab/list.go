@@ -17,18 +17,28 @@ import (
 // columns are those that a list of flows can have.
 var columns = []string{"start", "from", "to", "bytes", "op", "src_port"}
 
-// Files returns the files that the scenario's traffic is in, by the setting
-// that their text belongs into: see Set. They stand beside the scenario, or
-// below it.
+// Files returns the files that the scenario's network and traffic are in, by
+// the setting that their text belongs into: see Set. They stand beside the
+// scenario, or below it.
 func (s *Scenario) Files() (map[string]string, error) {
 	files := map[string]string{}
-	for i := range s.Traffic {
-		switch t := &s.Traffic[i]; {
-		case t.File == "" || t.List != "":
-		case !filepath.IsLocal(t.File):
-			return nil, s.errorf("traffic %d: file is %q: it is beside the scenario, or in a directory there", i+1, t.File)
+	add := func(where, file, text, setting string) error {
+		switch {
+		case file == "" || text != "":
+		case !filepath.IsLocal(file):
+			return s.errorf("%s is %q: it is beside the scenario, or in a directory there", where, file)
 		default:
-			files[fmt.Sprintf("traffic.%d.list", i)] = t.File
+			files[setting] = file
+		}
+		return nil
+	}
+	if err := add("network.file", s.Network.File, s.Network.Text, "network.text"); err != nil {
+		return nil, err
+	}
+	for i := range s.Traffic {
+		t := &s.Traffic[i]
+		if err := add(fmt.Sprintf("traffic %d: file", i+1), t.File, t.List, fmt.Sprintf("traffic.%d.list", i)); err != nil {
+			return nil, err
 		}
 	}
 	return files, nil

@@ -3,6 +3,7 @@ package lab
 import (
 	"bytes"
 	"embed"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -44,6 +45,19 @@ func Parse(text []byte) (s Scenario, err error) {
 func (s *Scenario) errorf(format string, args ...any) error {
 	err := fmt.Errorf(format, args...)
 	return s.errorAt(s.line(err.Error()), err)
+}
+
+// located is errorf for an error that may be several, each with its line.
+func (s *Scenario) located(err error) error {
+	all, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return s.errorf("%w", err)
+	}
+	var list []error
+	for _, err := range all.Unwrap() {
+		list = append(list, s.errorf("%w", err))
+	}
+	return errors.Join(list...)
 }
 
 func (s *Scenario) errorAt(line int, err error) error {

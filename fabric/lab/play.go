@@ -1,7 +1,6 @@
 package lab
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -10,62 +9,42 @@ import (
 	"github.com/gosoftroce/rocev2/fabric/topology"
 )
 
-// playable says what of a network is too large: the entries of all tables take
-// memory, and it takes time to find the ways.
+const mostBytes = 1 << 30 // of the tables of a network
+
+// playable says what of a network is too large: the ways of all switches take
+// memory, and it takes time to find them.
 func playable(g *topology.Graph) error {
-	leaves := int64(0)
-	for s := g.Hosts(); s < g.Nodes(); s++ {
-		if slices.ContainsFunc(g.Ports(s), func(p topology.Port) bool { return g.IsHost(p.Peer) }) {
-			leaves++
-		}
-	}
-	const mostBytes, mostSteps = 1 << 30, 1 << 32
-	bytes, steps := int64(g.Switches())*(4*leaves+2*int64(g.Hosts())), leaves*int64(len(g.Links()))
-	if bytes > mostBytes || steps > mostSteps {
+	const mostSteps = 1 << 32
+	// A switch with hosts has a table of its own.
+	if leaves := leavesOf(g); bytesOf(g)+2*leaves*int64(g.Hosts()) > mostBytes || leaves*int64(len(g.Links())) > mostSteps {
 		return fmt.Errorf("network is too large: %d switches with ways to %d hosts at %d of them, and %d links", g.Switches(), g.Hosts(), leaves, len(g.Links()))
 	}
 	return nil
 }
 
-// failures has cables fail, and packets be lost. Failures of a cable that
-// overlap, or follow each other at once, are one.
-func (r *run) failures() (err error) {
-	if r.told, err = r.s.tell(); err != nil {
-		return err
-	}
-	list := slices.Clone(r.s.Failures)
-	for i, f := range list {
-		var err error
-		switch {
-		case f.Cable < 0 || f.Cable >= len(r.g.Links()):
-			err = fmt.Errorf("there is no cable %d: there are 0 to %d", f.Cable, len(r.g.Links())-1)
-		case !inRange(f.At, f.Until):
-			err = fmt.Errorf("at or until is negative, or above %v", mostTime)
-		case f.Until != 0 && f.Until <= f.At:
-			err = fmt.Errorf("cable %d is up again at %v, before it fails at %v", f.Cable, f.Until, f.At)
-		case r.s.Until > 0 && f.At >= r.s.Until:
-			err = fmt.Errorf("it fails at %v, and the run ends at %v", f.At, r.s.Until)
-		}
-		if err != nil {
-			return fmt.Errorf("failure %d: %w", i+1, err)
+// leavesOf returns how many switches have hosts, bytesOf what the ways take
+// from each switch to each of these.
+func leavesOf(g *topology.Graph) (leaves int64) {
+	for s := g.Hosts(); s < g.Nodes(); s++ {
+		if slices.ContainsFunc(g.Ports(s), func(p topology.Port) bool { return g.IsHost(p.Peer) }) {
+			leaves++
 		}
 	}
-	slices.SortStableFunc(list, func(a, b Failure) int {
-		return cmp.Or(cmp.Compare(a.Cable, b.Cable), cmp.Compare(a.At, b.At))
-	})
-	for len(list) > 0 {
-		f := list[0]
-		for list = list[1:]; len(list) > 0 && list[0].Cable == f.Cable && (f.Until == 0 || list[0].At <= f.Until); list = list[1:] {
-			if next := list[0].Until; next == 0 || f.Until == 0 {
-				f.Until = 0
-			} else {
-				f.Until = max(f.Until, next)
-			}
-		}
-		r.net.At(event.Time(f.At), func() { r.net.SetCable(f.Cable, false) })
-		if f.Until != 0 {
-			r.net.At(event.Time(f.Until), func() { r.net.SetCable(f.Cable, true) })
-		}
+	return leaves
+}
+
+func bytesOf(g *topology.Graph) int64 { return 4 * int64(g.Switches()) * leavesOf(g) }
+
+// fits says that tables take too much memory. Those of a Clos network are
+// shared by switches that have no hosts.
+func (n *Network) fits(t *topology.Tables) error {
+	g := t.Graph()
+	bytes := bytesOf(g) + t.NetworkBytes()
+	if n.Routing == "spray" { // a turn for each host
+		bytes += 2 * int64(g.Switches()) * int64(g.Hosts())
+	}
+	if bytes > mostBytes {
+		return fmt.Errorf("network is too large: tables of %d switches for %d hosts take %v, more than %v", g.Switches(), g.Hosts(), Bytes(bytes), Bytes(mostBytes))
 	}
 	return nil
 }
@@ -80,11 +59,13 @@ func (r *run) stop(err error) {
 // interrupted reports whether the caller wants the run to end.
 func (r *run) interrupted() bool { return r.ctx != nil && r.ctx.Err() != nil }
 
+const usualLimit = Time(10 * event.Second)
+
 // play runs the network, and looks at it in between.
 func (r *run) play(ctx context.Context, m *sampler) {
 	r.ctx = ctx
 	warm := r.s.Warm == 0
-	limit := orDefault(r.s.Until, orDefault(r.s.Limit, Time(10*event.Second)))
+	limit := orDefault(r.s.Until, orDefault(r.s.Limit, usualLimit))
 	for now := Time(0); now < limit; {
 		next := min(now+m.step, limit)
 		if !warm && next >= r.s.Warm {

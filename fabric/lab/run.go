@@ -103,7 +103,7 @@ func Run(ctx context.Context, s Scenario) (*Result, error) {
 	defer c.Close()
 	r, err := newRun(&s, c.Do)
 	if err != nil {
-		return nil, s.errorf("%w", err)
+		return nil, s.located(err)
 	}
 	m := newSampler(r)
 	r.play(ctx, m)
@@ -126,7 +126,7 @@ func Check(s Scenario) error {
 	defer c.Close()
 	s.Cores = 1
 	if _, err := newRun(&s, c.Do); err != nil {
-		return s.errorf("%w", err)
+		return s.located(err)
 	}
 	return nil
 }
@@ -153,6 +153,9 @@ func newRun(s *Scenario, parallel func(int, func(int))) (*run, error) {
 	r.tables = r.g.Shortest(nil)
 	if plan.UpDown {
 		r.tables = r.g.UpDown(nil)
+	}
+	if err := s.Network.fits(r.tables); err != nil {
+		return nil, err
 	}
 	plan.Tables = r.tables
 	r.mostInside = mostWithTrail(plan.Trail)
@@ -241,7 +244,7 @@ func (r *run) adapters(p *topology.Profile) error {
 	if !c.NoECN {
 		tc |= network.ECT0
 	}
-	cfg := adapter.Config{Seed: r.s.Seed, MinProbe: orDefault(c.MinProbe, r.s.minProbe()).duration(), ReadChunk: int(c.ReadChunk)}
+	cfg := adapter.Config{Seed: r.s.Seed, MinProbe: orDefault(c.MinProbe, r.minProbe()).duration(), ReadChunk: int(c.ReadChunk)}
 	cfg.Telemetry, cfg.PerPacket = r.s.Network.Switch.INT, entropy == 1
 	if trace := r.s.Trace; trace != nil {
 		cfg.Trace = func(at event.Time, host int, e *qp.TraceEvent) { trace(at.Duration(), host, e) }

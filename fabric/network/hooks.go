@@ -70,7 +70,7 @@ func (v *View) changed(i uint32) bool {
 	if p.Flags&^to.Flags&Trimmed != 0 {
 		v.a.totals.Trimmed++
 	}
-	to.Size, to.DSCP, to.ECN, to.Flags = max(p.Size, minWire), p.DSCP, p.ECN&3, p.Flags
+	to.Size, to.DSCP, to.ECN, to.Flags = max(p.Size, minWire), p.DSCP, p.ECN&3, p.Flags&^spoiled|to.Flags&spoiled
 	return again
 }
 

@@ -33,13 +33,13 @@ type link struct {
 	cut        bool  // the far end is in another part:
 	farCuts    bool  // it is a cut-through switch
 	farPart    uint8 // its part
+	void       bool  // all that is sent is lost, see Condition
 
 	pausedSince Time
 	stats       LinkStats
 
-	frames fifo // of a program, that wait
-
-	_ [8]byte
+	frames fifo   // of a program, that wait
+	noise  *noise // nil: there is none
 }
 
 func (k *link) setRate(rate int64) {
@@ -139,6 +139,7 @@ func (a *part) pull(l uint32) {
 	p.Size = max(p.Size, minWire)
 	p.DSCP &= 63
 	p.ECN &= 3
+	p.Flags &^= spoiled
 	p.Class = a.net.classOf[p.DSCP]
 	if p.Hops == 0 {
 		p.Hops = defaultHops
@@ -185,15 +186,37 @@ func (a *part) send(l, i uint32, more bool, d *event.Digest) {
 	if a.tapped {
 		a.sight(k, s)
 	}
-	if s.Lose || k.loss != 0 && s.kind == data && k.rand.Uint64n(billion) < uint64(k.loss) {
+	if k.void {
+		a.vanish(k, i, d)
+		return
+	}
+	if s.Flags&Lose != 0 || k.loss != 0 && s.kind == data && k.rand.Uint64n(billion) < uint64(k.loss) {
 		a.dropAt(k, i, CableLoss, d)
 		return
+	}
+	if k.noise != nil && s.kind == data {
+		if k.noise.loses() {
+			a.dropAt(k, i, CableLoss, d)
+			return
+		}
+		if k.noise.spoils(s.Size) {
+			s.Flags |= spoiled
+		}
 	}
 	if k.cut {
 		a.post(l, i)
 		return
 	}
 	a.fly(l, i, k.arrival(s, k.farCuts))
+}
+
+// vanish loses what is sent into the void.
+func (a *part) vanish(k *link, i uint32, d *event.Digest) {
+	if a.slots.all[i].control() {
+		a.slots.put(i)
+	} else {
+		a.dropAt(k, i, CableDown, d)
+	}
 }
 
 // fly puts a packet among those that are on a cable to a node of this part,
@@ -232,6 +255,9 @@ func (a *part) arrive(l uint32) {
 		a.arrived(r, s)
 	}
 	switch {
+	case s.Flags&spoiled != 0 && (!r.cutThrough || s.at <= a.q.Now()):
+		// A switch that cuts through has sent on what it has not seen.
+		a.dropAt(r, i, Corrupted, a.net.digestOf(int(r.node)))
 	case s.kind == pause:
 		a.setPaused(l^1, r.paused&^s.DSCP|s.Hops)
 		a.slots.put(i)

@@ -44,19 +44,19 @@ type Packet struct {
 	Hops     uint8  // hop limit; 0 stands for 64
 	Flags    Flags
 
-	Lose bool // the host's own cable loses it
-
 	kind uint8
 	in   uint16 // port by which the packet came into its switch
 }
 
 // Flags are marks that a packet bears for programs and hosts. The network
-// itself does nothing by them. Those from 1<<4 on are the hosts' own.
+// itself does nothing by them, but by Lose. Those from 1<<4 on are the hosts' own.
 type Flags uint8
 
 const (
 	Telemetry Flags = 1 << iota // the sender wants hops noted
 	Trimmed                     // the payload was cut off
+	Lose                        // the host's own cable loses it
+	spoiled                     // a bit is wrong; it is no program's
 )
 
 // Kinds of packet.
@@ -91,12 +91,13 @@ const (
 	CableDown                // on a cable, or queued for it, that was down
 	Watchdog                 // queued where the watchdog saw a storm of pauses
 	Programmed               // a program said so
+	Corrupted                // a bit was wrong: the FCS said so where the packet came to
 	NumDrops
 )
 
 var dropNames = [NumDrops]string{
 	"egress_full", "ingress_full", "headroom_full", "hop_limit", "no_route",
-	"misrouted", "too_long", "cable_loss", "cable_down", "watchdog", "programmed",
+	"misrouted", "too_long", "cable_loss", "cable_down", "watchdog", "programmed", "corrupted",
 }
 
 // String returns the name of the counter.

@@ -2,10 +2,12 @@
 // which cables join them, and which ways packets take.
 //
 // A Graph has hosts and switches. Builders make the usual ones: Pair, Star,
-// LeafSpine, FatTree, HPCC and Ring. A Builder makes any other. All return an
-// error that says which number is out of its range, or that there would be more
-// than MaxNodes, MaxSwitches or MaxLinks. Rates are in bits per second, delays
-// in picoseconds, buffers in bytes.
+// LeafSpine, FatTree, HPCC, Ring and Rails. Join and a Builder make any other,
+// package topofile those of files. All return an error that says which number
+// is out of its range, or that there would be more than MaxNodes, MaxSwitches
+// or MaxLinks. A host with several links has a switch of its own, see
+// Graph.Bond. Rates are in bits per second, delays in picoseconds, buffers in
+// bytes.
 //
 // Tables say by which ports a switch may send a packet for a host. Shortest
 // has all ways of least hops, as ECMP uses them. UpDown has ways that climb

@@ -1,8 +1,10 @@
 package topology
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/gosoftroce/rocev2/fabric/event"
 	"github.com/gosoftroce/rocev2/fabric/network"
@@ -30,6 +32,8 @@ type Plan struct {
 	// Static leaves the tables as they are, whatever links fail.
 	Static bool
 	Loss   uint32 // of each link: packets of 10^9
+	Burst  uint32 // how many are lost together, see network.Cable
+	BER    uint64 // of each link: bits of 10^18
 	MTU    int    // network.Config.MTU; 0: its default
 	Seed   uint64
 }
@@ -56,11 +60,15 @@ func (g *Graph) Network(p Plan) (network.Config, error) {
 		if p.Tune != nil {
 			p.Tune(s, &sw)
 		}
+		if g.IsBond(s) {
+			sw.CutThrough, sw.Routing = true, network.ECMP
+		}
 		c.Switches = append(c.Switches, sw)
 	}
 	for _, l := range g.links {
 		c.Cables = append(c.Cables, network.Cable{
 			A: int(l.A), B: int(l.B), Rate: l.Rate, Delay: event.Time(l.Delay), Loss: both(p.Loss, l.Loss),
+			Burst: cmp.Or(l.Burst, p.Burst), BER: min(p.BER+l.BER, 1e18),
 		})
 	}
 	routes := g.Shortest
@@ -98,14 +106,19 @@ func downOf(up []bool) LinkSet {
 	return failed
 }
 
-// Network returns the tables as a network has them, by switch. It is an error
-// if a switch has more than 65535 sets of ports.
+// Network returns the tables as a network has them, by switch. Switches that
+// send all packets by the same ports share one. It is an error if a switch has
+// more than 65535 sets of ports.
 func (t *Tables) Network() ([]network.Table, error) {
 	g := t.g
 	tables := make([]network.Table, g.Switches())
 	number := make([]uint16, len(t.start)+int(g.hosts)) // of a set, within the switch; 0: not yet
 	var used []uint32
-	for i := range tables {
+	for i, first := range t.alike() {
+		if first < i {
+			tables[i] = tables[first]
+			continue
+		}
 		s := g.hosts + int32(i)
 		table := &tables[i]
 		table.Set = make([]uint16, g.hosts)
@@ -137,6 +150,43 @@ func (t *Tables) Network() ([]network.Table, error) {
 		used = used[:0]
 	}
 	return tables, nil
+}
+
+// alike returns for each switch the first one whose table is the same: that of
+// a switch without hosts, of the same tier of a Clos network for example.
+func (t *Tables) alike() []int {
+	groups := len(t.leaf)
+	row := func(i int) []uint32 { return t.next[i*groups : (i+1)*groups] }
+	first := make([]int, t.g.Switches())
+	known := map[event.Digest][]int{} // by a hash of the row; only looked up
+	for i := range first {
+		first[i] = i
+		if slices.Contains(row(i), here) {
+			continue // its hosts have entries of their own
+		}
+		var d event.Digest
+		for _, set := range row(i) {
+			d.Add(uint64(set))
+		}
+		same := slices.IndexFunc(known[d], func(j int) bool { return slices.Equal(row(i), row(j)) })
+		if same >= 0 {
+			first[i] = known[d][same]
+		} else {
+			known[d] = append(known[d], i)
+		}
+	}
+	return first
+}
+
+// NetworkBytes returns how many bytes the entries of Network take.
+func (t *Tables) NetworkBytes() int64 {
+	different := int64(0)
+	for i, first := range t.alike() {
+		if first == i {
+			different++
+		}
+	}
+	return 2 * different * int64(t.g.hosts)
 }
 
 // both returns the share of packets of 10^9 that one or the other loses.

@@ -198,7 +198,7 @@ func DrainReceives(q *QP) (more bool) { return qp.DrainReceives(q.core) }
 func (e *Engine) Fill(now clock.Time, out *transport.TxBatch, classes Classes) (r Ready) {
 	e.now = now
 	e.out.fill(now, out, classes)
-	if len(e.loop.ends) > 0 {
+	if len(e.loop.all) > 0 {
 		e.in.loopBack(now, &r, &e.loop)
 	}
 	r.Held = len(e.out.acks.waiting) > 0

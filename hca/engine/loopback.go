@@ -23,13 +23,18 @@ type loopback struct {
 	addr  netip.Addr // the own address as paths have it; the zero Addr, which is no peer's, if packets do not loop back
 	port  uint16
 	arena []byte
-	off   int                 // end of the last packet
-	ends  []int               // of all of them
-	to    []*ib.AddressVector // of each; nil for those of connections
-	spis  []uint32            // of each: inside of the engine nothing is sealed, and nothing is read
+	off   int // end of the last packet
+	all   []loopPacket
 	shape transport.RxPacket
 	q     *QP    // whose packets are written
 	spi   uint32 // of these
+}
+
+// loopPacket is a packet of the batch.
+type loopPacket struct {
+	end int
+	to  *ib.AddressVector // nil for one of a connection
+	spi uint32            // of one of a connection whose packets would be sealed
 }
 
 func newLoopback(c *Config) (b loopback) {
@@ -42,8 +47,7 @@ func newLoopback(c *Config) (b loopback) {
 // alloc takes the memory.
 func (b *loopback) alloc() {
 	b.arena = make([]byte, loopArena)
-	b.ends = make([]int, 0, loopArena/256)
-	b.to, b.spis = make([]*ib.AddressVector, 0, cap(b.ends)), make([]uint32, 0, cap(b.ends))
+	b.all = make([]loopPacket, 0, loopArena/256)
 	b.shape = transport.RxPacket{Src: b.addr, Dst: b.addr, SrcPort: b.port, ICRC: transport.ICRCVerified}
 }
 
@@ -53,7 +57,7 @@ func (b *loopback) Room() []byte {
 		b.alloc()
 	}
 	end := b.off + rocev2.MaxPacketLen
-	if end > len(b.arena) || len(b.ends) == cap(b.ends) {
+	if end > len(b.arena) || len(b.all) == cap(b.all) {
 		return nil
 	}
 	return b.arena[b.off:end:end]
@@ -63,15 +67,15 @@ func (b *loopback) Room() []byte {
 // that is parsed, has its place after the packet.
 func (b *loopback) Commit(n int, to *ib.AddressVector, _ qp.PacketKind) {
 	b.off += n + rocev2.ICRCLen
-	b.ends, b.to, b.spis = append(b.ends, b.off), append(b.to, to), append(b.spis, b.spi)
+	b.all = append(b.all, loopPacket{b.off, to, b.spi})
 	if b.q != nil {
 		b.q.turn -= int32(max(n+rocev2.ICRCLen, minTurnCost))
 	}
 }
 
 func (b *loopback) reset() {
-	clear(b.to)
-	b.off, b.ends, b.to, b.spis = 0, b.ends[:0], b.to[:0], b.spis[:0]
+	clear(b.all)
+	b.off, b.all = 0, b.all[:0]
 }
 
 // packet returns packet i, valid until the next call. A datagram comes with
@@ -79,12 +83,13 @@ func (b *loopback) reset() {
 func (b *loopback) packet(i int) *transport.RxPacket {
 	start := 0
 	if i > 0 {
-		start = b.ends[i-1]
+		start = b.all[i-1].end
 	}
-	b.shape.Data = b.arena[start:b.ends[i]:b.ends[i]]
+	at := &b.all[i]
+	b.shape.Data = b.arena[start:at.end:at.end]
 	p := &b.shape
-	p.TrafficClass, p.HopLimit, p.FlowLabel, p.SPI = 0, 0, 0, b.spis[i]
-	if to := b.to[i]; to != nil {
+	p.TrafficClass, p.HopLimit, p.FlowLabel, p.SPI = 0, 0, 0, at.spi
+	if to := at.to; to != nil {
 		p.TrafficClass, p.HopLimit, p.FlowLabel = to.TrafficClass, to.HopLimit, to.FlowLabel
 	}
 	return p

@@ -89,7 +89,7 @@ func TestLoopbackBatch(t *testing.T) {
 			b.Commit(n, nil, qp.OrdinaryPacket)
 			count++
 		}
-		if count != len(b.ends) || count < 15 {
+		if count != len(b.all) || count < 15 {
 			t.Errorf("%d packets of %d bytes fit", count, n)
 		}
 		for i := range count {
@@ -99,7 +99,7 @@ func TestLoopbackBatch(t *testing.T) {
 			}
 		}
 		b.reset()
-		if len(b.ends) != 0 || b.Room() == nil {
+		if len(b.all) != 0 || b.Room() == nil {
 			t.Error("a reset batch is not empty")
 		}
 	}

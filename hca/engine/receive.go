@@ -48,10 +48,10 @@ func (in *receiver) receive(now clock.Time, r *Ready, packets []transport.RxPack
 // for comes with the next Fill: nothing is nested.
 func (in *receiver) loopBack(now clock.Time, r *Ready, b *loopback) {
 	in.misrouted = in.misrouted[:0]
-	for i := range b.ends {
+	for i := range b.all {
 		in.dispatch(now, r, b.packet(i))
 	}
-	r.LoopPackets, r.LoopBytes, r.Misrouted = len(b.ends), b.off, in.misrouted
+	r.LoopPackets, r.LoopBytes, r.Misrouted = len(b.all), b.off, in.misrouted
 	in.counters.LoopPackets += uint64(r.LoopPackets)
 	in.counters.LoopBytes += uint64(r.LoopBytes)
 	b.reset()

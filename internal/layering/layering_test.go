@@ -63,15 +63,16 @@ var layers = map[string][]string{
 	"fabric": {"rocev2", "transport", "internal/heap"},
 
 	// The network in virtual time, which knows no packet formats.
-	"fabric/event":    {},
-	"fabric/network":  {"fabric/event", "internal/heap"},
-	"fabric/cores":    {}, // goroutines, for those that run a network: it is a parameter there
-	"fabric/adapter":  {"fabric/event", "fabric/network", "rocev2/clock", "rocev2", "ib", "memreg", "qp", "qp/cc", "hca/engine", "transport"},
-	"fabric/topology": {"fabric/event", "fabric/network"},
-	"fabric/switches": {"fabric/network"},
-	"fabric/traffic":  {},
-	"fabric/plot":     {},
-	"fabric/lab": {"fabric/event", "fabric/cores", "fabric/network", "fabric/switches", "fabric/topology", "fabric/traffic", "fabric/adapter", "fabric/plot",
+	"fabric/event":             {},
+	"fabric/network":           {"fabric/event", "internal/heap"},
+	"fabric/cores":             {}, // goroutines, for those that run a network: it is a parameter there
+	"fabric/adapter":           {"fabric/event", "fabric/network", "rocev2/clock", "rocev2", "ib", "memreg", "qp", "qp/cc", "hca/engine", "transport"},
+	"fabric/topology":          {"fabric/event", "fabric/network"},
+	"fabric/switches":          {"fabric/network"},
+	"fabric/topology/topofile": {"fabric/topology"}, // files of other simulators
+	"fabric/traffic":           {},
+	"fabric/plot":              {},
+	"fabric/lab": {"fabric/event", "fabric/cores", "fabric/network", "fabric/switches", "fabric/topology", "fabric/topology/topofile", "fabric/traffic", "fabric/adapter", "fabric/plot",
 		"ib", "rocev2", "qp", "qp/cc", "qp/trace", "hca/engine", "internal/closest", "internal/tomllines"},
 	"fabric/record": {"fabric/event", "fabric/network", "fabric/lab", "rocev2", "ib", "qp/trace", "observe/dissect"}, // files of a result, for other programs
 	"fabric/replay": {"fabric/lab", "rocev2", "observe/dissect"},                                                     // a capture as a scenario
