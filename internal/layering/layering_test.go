@@ -67,8 +67,11 @@ var layers = map[string][]string{
 	"fabric/adapter":  {"fabric/event", "fabric/network", "rocev2/clock", "rocev2", "ib", "memreg", "qp", "qp/cc", "hca/engine", "transport"},
 	"fabric/topology": {"fabric/event", "fabric/network"},
 	"fabric/traffic":  {},
+
+	"fabric/traffic/tracefile": {}, // files of other simulators
+
 	"fabric/plot":     {},
-	"fabric/lab": {"fabric/event", "fabric/cores", "fabric/network", "fabric/topology", "fabric/traffic", "fabric/adapter", "fabric/plot",
+	"fabric/lab": {"fabric/event", "fabric/cores", "fabric/network", "fabric/topology", "fabric/traffic", "fabric/traffic/tracefile", "fabric/adapter", "fabric/plot",
 		"ib", "rocev2", "qp", "qp/cc", "qp/trace", "hca/engine", "internal/closest", "internal/tomllines"},
 	"fabric/sweep": {"fabric/lab"},                                                                                                      // many runs of a scenario
 	"fabric/world": {"fabric/event", "fabric/network", "rocev2/clock", "hca/task", "rocev2", "hca/engine", "transport", "hca", "verbs"}, // above the verbs: it runs programs
@@ -154,7 +157,7 @@ var layers = map[string][]string{
 // randomness are parameters.
 var pure = []string{"rocev2/clock", "internal/heap", "internal/list", "internal/counters", "internal/tomllines", "rocev2", "rocev2/layers", "rocev2/mad", "observe/dissect", "ib", "memreg", "transport", "hca/engine", "hca/wake",
 	"qp", "qp/queue", "qp/cc", "qp/trace", "qp/conn", "qp/requester", "qp/responder", "qp/datagram",
-	"fabric/event", "fabric/network", "fabric/adapter", "fabric/topology", "fabric/traffic",
+	"fabric/event", "fabric/network", "fabric/adapter", "fabric/topology", "fabric/traffic", "fabric/traffic/tracefile",
 	"rdma/cm/agent", "transport/owner/relay", "rdma/rdmanet/rsocket", "programs/uverbs/abi", "programs/uverbs/ring", "programs/ucma/abi"}
 
 // bannedImports are what a pure package (tests excepted) never imports.
