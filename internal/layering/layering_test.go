@@ -64,13 +64,13 @@ var layers = map[string][]string{
 	"fabric/event":    {},
 	"fabric/network":  {"fabric/event", "internal/heap"},
 	"fabric/cores":    {}, // goroutines, for those that run a network: it is a parameter there
-	"fabric/adapter":  {"fabric/event", "fabric/network", "rocev2/clock", "rocev2", "ib", "memreg", "qp", "qp/cc", "hca/engine", "transport"},
+	"fabric/adapter":  {"fabric/event", "fabric/network", "rocev2/clock", "rocev2", "ib", "memreg", "qp", "qp/cc", "hca/engine", "transport", "internal/heap"},
 	"fabric/topology": {"fabric/event", "fabric/network"},
 	"fabric/traffic":  {},
 
 	"fabric/traffic/tracefile": {}, // files of other simulators
 
-	"fabric/plot":     {},
+	"fabric/plot": {},
 	"fabric/lab": {"fabric/event", "fabric/cores", "fabric/network", "fabric/topology", "fabric/traffic", "fabric/traffic/tracefile", "fabric/adapter", "fabric/plot",
 		"ib", "rocev2", "qp", "qp/cc", "qp/trace", "hca/engine", "internal/closest", "internal/tomllines"},
 	"fabric/sweep": {"fabric/lab"},                                                                                                      // many runs of a scenario
