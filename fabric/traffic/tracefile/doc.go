@@ -130,9 +130,9 @@ func (m *mistakes) check(f *Flow, l Limits, endless bool) {
 	}
 	switch {
 	case f.Src == f.Dst:
-		m.add(f.Line, "from node %d to itself", f.Src)
+		m.add(f.Line, "from host %d to itself", f.Src)
 	case f.Bytes < least || f.Bytes > l.Bytes:
-		m.add(f.Line, "%d bytes: a flow has %d to %d", f.Bytes, least, l.Bytes)
+		m.add(f.Line, "bytes is %d: a flow has %d to %d", f.Bytes, least, l.Bytes)
 	case f.Start < 0 || f.Start > l.Start:
 		m.add(f.Line, "it starts at %d ps: at most %d", f.Start, l.Start)
 	}

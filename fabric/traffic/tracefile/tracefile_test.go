@@ -92,7 +92,7 @@ func TestMistakes(t *testing.T) {
 	}{
 		{csv, "", "names of its columns"},
 		{csv, "from,to,bytes\n", "no flow in it"},
-		{csv, "from,to,bytes\n0,0,1\nx,1,1\n0,1,-1\n", "line 2: from node 0 to itself\nline 3: from: \"x\" is no whole number\nline 4: -1 bytes"},
+		{csv, "from,to,bytes\n0,0,1\nx,1,1\n0,1,-1\n", "line 2: from host 0 to itself\nline 3: from: \"x\" is no whole number\nline 4: bytes is -1"},
 		{csv, "from,to,bytes\n0,1,1\n0,1,1\n0,1,1\n0,1,1\n0,1,1\n", "more than 4 flows"},
 		{csv, "from,to,bytes,src_port\n0,1,1,65536\n", "line 2: src_port"},
 		{csv, "from,to,bytes,start\n0,1,1,9223372036854775807p\n", "line 2: it starts at"},
@@ -103,7 +103,7 @@ func TestMistakes(t *testing.T) {
 		{ns3, "2\n1 2 3 4 5 6\n", "line 2: the list ends after 1 flows of 2"},
 		{ns3, "2\n1 2 3 4 5\n1 2 8 4 5 6\n1 2 3 4 x 6\n", "line 2: a flow has 6 numbers"},
 		{ns3, "2\n1 2 8 4 5 6\n1 2 3 4 x 6\n", "line 2: priority group: 8 is above 7\nline 3: bytes: \"x\""},
-		{ns3, "1\n1 2 3 4 1001 6\n", "line 2: 1001 bytes: a flow has 1 to 1000"},
+		{ns3, "1\n1 2 3 4 1001 6\n", "line 2: bytes is 1001: a flow has 1 to 1000"},
 		{ns3, "1\n1 2 3 4 5 1e999999999\n", "is no number"},
 		{ns3, "1\n1 2 3 4 5 1e99\n", "out of range"},
 		{ns3, "1\n1 2 3 4 5 -1\n", "out of range"},
