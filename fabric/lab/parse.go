@@ -3,6 +3,7 @@ package lab
 import (
 	"bytes"
 	"embed"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -34,7 +35,7 @@ func Parse(text []byte) (s Scenario, err error) {
 		return s, err
 	}
 	if err := s.others(); err != nil {
-		return s, s.errorf("%w", err)
+		return s, s.wrong(err)
 	}
 	return s, nil
 }
@@ -44,6 +45,45 @@ func Parse(text []byte) (s Scenario, err error) {
 func (s *Scenario) errorf(format string, args ...any) error {
 	err := fmt.Errorf(format, args...)
 	return s.errorAt(s.line(err.Error()), err)
+}
+
+// wrong is errorf for each of the mistakes that an error has joined.
+func (s *Scenario) wrong(err error) error {
+	if all, ok := err.(joined); ok {
+		var told []error
+		for _, e := range all {
+			told = append(told, s.errorf("%w", e))
+		}
+		return errors.Join(told...)
+	}
+	return s.errorf("%w", err)
+}
+
+// joined is several mistakes of a scenario, each with the name of its setting.
+type joined []error
+
+func (j joined) Error() string { return errors.Join(j...).Error() }
+
+// Unwrap returns them.
+func (j joined) Unwrap() []error { return j }
+
+// join adds the mistakes of b to those of a. Either may be nil.
+func join(a, b error) error {
+	var all joined
+	for _, err := range []error{a, b} {
+		if list, ok := err.(joined); ok {
+			all = append(all, list...)
+		} else if err != nil {
+			all = append(all, err)
+		}
+	}
+	switch len(all) {
+	case 0:
+		return nil
+	case 1:
+		return all[0]
+	}
+	return all
 }
 
 func (s *Scenario) errorAt(line int, err error) error {

@@ -82,7 +82,7 @@ func TestWrongFiles(t *testing.T) {
 		"seeed = 5":                                           "a scenario has name, seed, until, limit, warm, every, cores, network, adapter, traffic, failure",
 		"[network.red]\nkmax2 = 5":                            "[network.red] has kmin, kmax, pmax",
 		"[adaptor]\nmtu = 1024":                               "there is no setting \"adaptor\": a scenario has name,",
-		"[[traffic]]\nhost = 1":                               "[[traffic]] has kind, from, to,",
+		"[[traffic]]\nhost = 1":                               "[[traffic]] has kind, name, hosts, from, to,",
 		"[[failure]]\ncabel = 1":                              "[[failure]] has cable, at, until",
 		"[network]\nlossy = \"yes\"":                          "line 2 (last key \"network.lossy\"): it must be true or false, without quotes",
 		"[network]\nhosts = \"9\"":                            "line 2 (last key \"network.hosts\"): it must be a whole number, without quotes",

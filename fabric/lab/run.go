@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/gosoftroce/rocev2/fabric/adapter"
 	"github.com/gosoftroce/rocev2/fabric/cores"
@@ -26,12 +27,19 @@ type Flow struct {
 	Ideal    Time // how long it would have taken on a network without others
 	Status   ib.Status
 	Measured int64 // payload that arrived from Warm to the end, of flows without an end
+	Traffic  int   // of which it is: the index in Scenario.Traffic
 
-	op   int
-	port uint16
-	left int // messages that have not completed
-	conn *connection
-	warm uint64
+	op     int
+	class  uint8 // of packets, where it is not the tenant's: DSCP + 1
+	port   uint16
+	left   int           // messages that have not completed
+	unread int           // messages that have not arrived
+	conns  []*connection // one for each queue pair
+	tenant *tenant
+	warm   uint64
+
+	arrived func() // called at Dst when all has arrived; nil: nobody asks
+	ended   func() // called at Src when it has come to its end
 
 	number int // in the order in which they have begun
 }
@@ -52,10 +60,13 @@ type run struct {
 	tables *topology.Tables
 	net    *network.Network
 	a      *adapter.Adapters
-	conn   adapter.Connection
+	mtu    rocev2.MTU
 	op     []ib.Opcode
-	window int            // bytes, if the scenario says so; else 0
 	paths  map[int64]path // by the two hosts; only looked up
+
+	tenants []*tenant // by traffic
+	profile topology.Profile
+	finally []func() // called when the run is over
 
 	flows   []*Flow
 	open    int                     // flows with an end that have not come to it, or not begun
@@ -64,9 +75,11 @@ type run struct {
 	endless int                     // flows without an end that have begun
 	shared  map[flowKey]*connection // only looked up
 	parts   []part
-	rings   []*collective // that are not done
-	closed  []*Flow       // that are over, and of which one end is still open
-	reaps   bool          // soon it is closed
+	jobs    []*job  // that are not done
+	closed  []*Flow // that are over, and of which one end is still open
+	reaps   bool    // soon it is closed
+
+	collectives []*collective // that have begun
 
 	provided   int // flows and ranks that are known before the run
 	kept       int // connections that stay until the end
@@ -92,17 +105,20 @@ type connection struct {
 // it had come to, and Result.Unfinished says where the flows are that hang. A
 // flow of its own that fails is no error: see Flow.Status.
 func Run(ctx context.Context, s Scenario) (*Result, error) {
-	if s.Trace != nil {
+	if s.alone() {
 		s.Cores = 1
 	}
 	c := cores.New(min(s.Cores, MostCores))
 	defer c.Close()
 	r, err := newRun(&s, c.Do)
 	if err != nil {
-		return nil, s.errorf("%w", err)
+		return nil, s.wrong(err)
 	}
 	m := newSampler(r)
 	r.play(ctx, m)
+	for _, f := range r.finally {
+		f()
+	}
 	if r.err == nil {
 		r.stop(errors.Join(r.net.Check(), r.a.Check()))
 	}
@@ -122,7 +138,7 @@ func Check(s Scenario) error {
 	defer c.Close()
 	s.Cores = 1
 	if _, err := newRun(&s, c.Do); err != nil {
-		return s.errorf("%w", err)
+		return s.wrong(err)
 	}
 	return nil
 }
@@ -166,17 +182,19 @@ func newRun(s *Scenario, parallel func(int, func(int))) (*run, error) {
 		}
 		return nil, err
 	}
+	r.profile = plan.Profile
 	r.parts = make([]part, r.net.Parts())
 	if err := r.adapters(&plan.Profile); err != nil {
 		return nil, err
 	}
+	err = nil
 	for i := range s.Traffic {
 		rand := s.random(i)
-		if err := r.begin(&s.Traffic[i], &rand); err != nil {
-			return nil, fmt.Errorf("traffic %d, %s: %w", i+1, s.Traffic[i].Kind, err)
+		if e := r.begin(r.tenants[i], &s.Traffic[i], &rand); e != nil {
+			err = join(err, fmt.Errorf("traffic %d, %s: %w", i+1, s.Traffic[i].Kind, e))
 		}
 	}
-	return r, r.failures()
+	return r, join(err, r.failures())
 }
 
 // random returns the randomness of a traffic. Each has its own, so that two of
@@ -186,56 +204,54 @@ func (s *Scenario) random(i int) event.Rand {
 	return event.NewRand(s.Seed, stream+uint64(i))
 }
 
-// adapters makes the adapters, and says how their queue pairs are connected.
+// adapters makes the adapters, and says how the queue pairs of each traffic are
+// connected.
 func (r *run) adapters(p *topology.Profile) error {
 	c := &r.s.Adapter
-	control, err := c.congestion(uint64(r.g.HostRate()))
-	if err != nil {
-		return err
-	}
-	recovery, err := oneOf("adapter.recovery", c.Recovery, recoveries, 0)
-	if err != nil {
-		return err
-	}
-	mtu := rocev2.MTU4096
+	r.mtu = rocev2.MTU4096
+	var err error
 	if c.MTU != 0 {
-		if mtu, err = rocev2.MTUOf(c.MTU); err != nil {
+		if r.mtu, err = rocev2.MTUOf(c.MTU); err != nil {
 			return fmt.Errorf("adapter.mtu: %w", err)
 		}
 	}
 	if c.DSCP < 0 || c.DSCP > 63 {
 		return fmt.Errorf("adapter.dscp is %d: there are 0 to 63", c.DSCP)
 	}
-	tc := uint8(orDefault(c.DSCP, int(p.RoCE))) << 2
-	if !c.NoECN {
-		tc |= network.ECT0
+	all, err := r.tenant(&Tenant{}, p)
+	if err != nil {
+		return fmt.Errorf("adapter.%w", err)
 	}
-	cfg := adapter.Config{Seed: r.s.Seed, MinProbe: orDefault(c.MinProbe, r.s.minProbe()).duration(), ReadChunk: int(c.ReadChunk)}
+	if r.tenants, err = r.tenantsOf(p); err != nil {
+		return err
+	}
+	lossy := slices.ContainsFunc(r.tenants, func(t *tenant) bool { return t.lossy })
+	cfg := adapter.Config{Seed: r.s.Seed, MinProbe: orDefault(c.MinProbe, r.s.minProbe(lossy)).duration(), ReadChunk: int(c.ReadChunk)}
 	if trace := r.s.Trace; trace != nil {
 		cfg.Trace = func(at event.Time, host int, e *qp.TraceEvent) { trace(at.Duration(), host, e) }
 	}
-	cfg.Window.MaxBytes = int(c.Window)
-	if control.Bytes > usualWindow {
-		cfg.Window.MaxBytes = control.Bytes
-	}
-	r.window = max(int(c.Window), control.Bytes)
-	if psns := packetsOf(r.window, mtu); psns > usualPSNs && recovery == 0 {
-		cfg.Window.MaxPSNs = psns
-	}
-	every, hold := control.Law.Notify() // what the other end counts on
-	cfg.NotifyInterval, cfg.NotifyHold = orDefault(c.Notify.duration(), every), hold
+	r.windows(&cfg)
+	r.notify(&cfg, all)
 	if cfg.NotifyScope, err = scopeOf(c.NotifyScope); err != nil {
 		return err
 	}
-	if r.a, err = adapter.New(r.net, int(r.g.Hosts()), cfg); err != nil {
-		return err
-	}
-	r.conn = adapter.Connection{Foreign: recovery == 1, MTU: mtu, TrafficClass: tc, Timeout: uint8(c.Timeout)}
-	if r.conn.Congestion, err = c.maker(control, mtu); err != nil {
-		return err
-	}
 	r.op = []ib.Opcode{ib.OpWrite, ib.OpSend, ib.OpRead}
-	return nil
+	r.a, err = adapter.New(r.net, int(r.g.Hosts()), cfg)
+	return err
+}
+
+// notify says when receivers tell of marks. All tenants of an adapter have that
+// in common: it is what the most demanding one counts on.
+func (r *run) notify(cfg *adapter.Config, all *tenant) {
+	every, hold := all.choice.Law.Notify()
+	for _, t := range r.tenants {
+		e, h := t.choice.Law.Notify()
+		hold = hold || h
+		if e != 0 && (every == 0 || e < every) {
+			every = e
+		}
+	}
+	cfg.NotifyInterval, cfg.NotifyHold = orDefault(r.s.Adapter.Notify.duration(), every), hold
 }
 
 // scopeOf returns which queue pairs share the time between two notifications.
@@ -251,10 +267,10 @@ func (c *Adapter) congestion(line uint64) (choice cc.Choice, err error) {
 		return choice, nil
 	}
 	if choice, err = cc.ParseChoice(c.Control); err != nil {
-		return choice, fmt.Errorf("adapter.control: %w", err)
+		return choice, fmt.Errorf("control: %w", err)
 	}
 	if choice.Bytes != 0 && c.Window != 0 {
-		return choice, fmt.Errorf("adapter.control is %q, and adapter.window %v: take one of the two sizes out", c.Control, c.Window)
+		return choice, fmt.Errorf("control is %q, and window %v: take one of the two sizes out", c.Control, c.Window)
 	}
 	choice.Line = orDefault(choice.Line, line)
 	choice.Burst = orDefault(choice.Burst, 1) // timers are exact here
@@ -285,7 +301,7 @@ func (c *Adapter) maker(choice cc.Choice, mtu rocev2.MTU) (func() cc.Controller,
 	}
 	p, err := choice.Profile()
 	if err != nil {
-		return nil, fmt.Errorf("adapter.control: %w", err)
+		return nil, fmt.Errorf("control: %w", err)
 	}
 	return func() cc.Controller { return cc.NewDCQCN(cc.NewStatic(int(c.Window), most), p) }, nil
 }
@@ -298,13 +314,14 @@ func (r *run) markWarm(m *sampler) {
 	m.warm()
 }
 
-// received returns the payload that has arrived of a flow without an end.
-func (f *Flow) received() uint64 {
-	if f.conn == nil {
-		return 0
+// received returns the payload that has arrived of a flow.
+func (f *Flow) received() (sum uint64) {
+	for _, c := range f.conns {
+		if f.op == opRead {
+			sum += c.x.Stats().RxBytes
+		} else {
+			sum += c.y.Stats().RxBytes
+		}
 	}
-	if f.op == opRead {
-		return f.conn.x.Stats().RxBytes
-	}
-	return f.conn.y.Stats().RxBytes
+	return sum
 }

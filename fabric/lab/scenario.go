@@ -66,7 +66,8 @@ type Network struct {
 	Switches     int // of a ring, and of links
 	PerSwitch    int `toml:"per_switch"` // hosts of each switch of a ring
 
-	Links []Link `toml:"link"`
+	Links   []Link  `toml:"link"`
+	Classes []Class `toml:"class"`
 
 	Rate    Rate // of the hosts' cables; 0: 100 Gb/s
 	UpRate  Rate `toml:"up_rate"` // between switches; 0: Rate
@@ -111,42 +112,6 @@ type Adapter struct {
 	ReadChunk   Bytes  `toml:"read_chunk"`
 }
 
-// Traffic is flows. Kind is one of:
-//
-//   - flow: Bytes from host From to host To
-//   - incast: Bytes from each of Senders hosts, 1 to Senders, to host 0
-//   - permutation: Bytes from each host to another one, by the seed; with
-//     Across to one at another switch, with that many hosts a switch
-//   - all-to-all: Bytes from each host to each other
-//   - load: flows with sizes of the distribution Sizes arrive at random, which
-//     asks each host's cable for the share Load
-//   - bursts: Senders random hosts send Bytes to a random one, again and again,
-//     which takes the share Load of all
-//   - list: the flows of List, which is CSV with a header: from, to, bytes,
-//     and if it has them start, op and src_port
-//   - ring, tree, halving: an all-reduce of Bytes by all hosts, or the first
-//     Ranks of them
-//
-// Without Bytes a flow, an incast, a permutation and an all-to-all go on until
-// the end.
-type Traffic struct {
-	Kind    string
-	From    int
-	To      int
-	Senders int
-	Across  int
-	Ranks   int
-	Bytes   Bytes
-	Sizes   string // websearch, hadoop or alistorage
-	Load    float64
-	Start   Time
-	Until   Time   // of load and bursts, when arrivals end; 0: Scenario.Until
-	Op      string // write, send or read; "": write
-	SrcPort int    `toml:"src_port"` // of a flow: chooses its way
-	List    string // flows, see Kind
-	File    string // where they are: its text belongs into List, see Files
-}
-
 // Failure is a cable that is down from At on, and up again at Until, if no
 // other failure of it goes on.
 type Failure struct {
@@ -163,8 +128,6 @@ var (
 	recoveries = []string{"selective", "go-back-n"}
 	routings   = []string{"ecmp", "flowlet", "least-queue", "spray"}
 	topologies = []string{"pair", "star", "leaf-spine", "fat-tree", "hpcc", "ring", "links"}
-	operations = []string{"write", "send", "read"}
-	kinds      = []string{"flow", "incast", "permutation", "all-to-all", "load", "bursts", "ring", "tree", "halving", "list"}
 )
 
 // oneOf returns the index of a name, that of the default if it is empty.
@@ -263,6 +226,9 @@ func (n *Network) plan(g *topology.Graph, seed uint64) (p topology.Plan, err err
 		}
 		p.Profile = p.Profile.Marking(network.RED{Kmin: int64(n.RED.Kmin), Kmax: int64(n.RED.Kmax), Pmax: uint32(pmax)})
 	}
+	if err := n.classes(&p.Profile); err != nil {
+		return p, err
+	}
 	if n.Alpha != nil && (*n.Alpha < -16 || *n.Alpha > 16) {
 		return p, fmt.Errorf("network.alpha is %d: it is the exponent of 2, from -16 to 16", *n.Alpha)
 	}
@@ -275,6 +241,8 @@ func (n *Network) plan(g *topology.Graph, seed uint64) (p topology.Plan, err err
 }
 
 const us = Microsecond
+
+func notPrinted(r rune) bool { return !unicode.IsPrint(r) }
 
 // tune brings what differs from the profile to a switch.
 func (n *Network) tune(s *network.Switch) {
@@ -293,8 +261,10 @@ func (n *Network) tune(s *network.Switch) {
 		}
 	}
 	change(&s.Classes)
+	n.mark(&s.Classes, s.DSCP)
 	for i := range s.Ports {
 		change(&s.Ports[i])
+		n.mark(&s.Ports[i], s.DSCP)
 	}
 }
 
@@ -302,7 +272,7 @@ func (n *Network) tune(s *network.Switch) {
 func (s *Scenario) check() error {
 	a := &s.Adapter
 	switch {
-	case strings.ContainsFunc(s.Name, func(r rune) bool { return !unicode.IsPrint(r) }):
+	case strings.ContainsFunc(s.Name, notPrinted):
 		return fmt.Errorf("name has a character that cannot be printed: %q", s.Name)
 	case len(s.Traffic) == 0:
 		return errors.New("there is no traffic: name a kind in [[traffic]]")
@@ -391,26 +361,12 @@ func (s *Scenario) others() error {
 		{"switches", n.Switches != 0, "ring links"},
 		{"per_switch", n.PerSwitch != 0, "ring"},
 		{"link", len(n.Links) > 0, "links"},
+		{"class", len(n.Classes) > 0, "star leaf-spine fat-tree hpcc ring links"},
 		{"rate or delay", n.Rate != 0 || n.Delay != 0, "pair star leaf-spine fat-tree ring links"},
 		{"up_rate or up_delay", up, "leaf-spine ring"},
 		{"routing, up_down, cut_through, lossy, watchdog, buffer, queue_max, alpha or red", switches, "star leaf-spine fat-tree hpcc ring links"},
 	})
-	for i := 0; i < len(s.Traffic) && err == nil; i++ {
-		t := &s.Traffic[i]
-		err = unused(fmt.Sprintf("traffic %d", i+1), t.Kind, kinds, []setting{
-			{"from or to", t.From != 0 || t.To != 0, "flow"},
-			{"src_port", t.SrcPort != 0, "flow incast permutation all-to-all"},
-			{"op", t.Op != "", "flow incast permutation all-to-all load bursts list"},
-			{"list or file", t.List != "" || t.File != "", "list"},
-			{"senders", t.Senders != 0, "incast bursts"},
-			{"across", t.Across != 0, "permutation"},
-			{"ranks", t.Ranks != 0, "ring tree halving"},
-			{"sizes", t.Sizes != "", "load"},
-			{"bytes beside sizes", t.Sizes != "" && t.Bytes != 0, ""},
-			{"load or until", t.Load != 0 || t.Until != 0, "load bursts"},
-		})
-	}
-	return err
+	return join(err, s.othersOfTraffic())
 }
 
 // setting is a setting, or some, that one kind of thing has and others have
@@ -435,10 +391,11 @@ func unused(of, kind string, known []string, settings []setting) error {
 // minProbe is the default of Adapter.MinProbe. Where something is lost it is
 // IRN's: a quarter of the 320 µs of its high timeout. In a network whose
 // classes pause, and whose cables neither lose nor fail, silence says that a
-// queue is long: there it is that of devices over sockets.
-func (s *Scenario) minProbe() Time {
+// queue is long: there it is that of devices over sockets. drops says that a
+// traffic has a class of its own which does not pause.
+func (s *Scenario) minProbe(drops bool) Time {
 	lossy := func(l Link) bool { return l.Loss > 0 }
-	if n := &s.Network; n.Lossy || n.Loss > 0 || slices.ContainsFunc(n.Links, lossy) || n.Watchdog > 0 || s.Adapter.DSCP > 0 || len(s.Failures) > 0 {
+	if n := &s.Network; drops || n.Lossy || n.Loss > 0 || slices.ContainsFunc(n.Links, lossy) || n.Watchdog > 0 || s.Adapter.DSCP > 0 || len(s.Failures) > 0 {
 		return 80 * us
 	}
 	return 1000 * us
