@@ -25,6 +25,7 @@ type collective struct {
 	plan       traffic.Collective
 	iterations int
 	compute    Time    // of each rank between two iterations
+	inTurn     bool    // see step
 	steps      []*step // the one that a rank is in
 	over       [][]event.Time
 }
@@ -48,7 +49,8 @@ func (r *run) collective(tn *tenant, t *Traffic, hosts []int) error {
 		return err
 	}
 	c := &collective{job: r.newJob(tn, hosts[:n]), plan: plan, iterations: max(t.Iterations, 1), compute: t.Compute,
-		steps: make([]*step, n), over: make([][]event.Time, n)}
+		inTurn: t.Kind == "broadcast", // else the root's messages would share its cable, and all be as late as the last
+		steps:  make([]*step, n), over: make([][]event.Time, n)}
 	switch all := int64(n) * int64(plan.Rounds()); {
 	case t.Iterations < 0 || c.iterations > mostIterations/n:
 		return fmt.Errorf("iterations is %d: with %d ranks it is 1 to %d", t.Iterations, n, mostIterations/n)
@@ -91,7 +93,7 @@ func (c *collective) start() {
 // iterate has a rank begin its next iteration.
 func (c *collective) iterate(rank int) {
 	k := len(c.over[rank])
-	s := &step{j: c.job, plan: c.plan, me: rank, first: uint32(k * c.plan.Rounds())}
+	s := &step{j: c.job, inTurn: c.inTurn, plan: c.plan, me: rank, first: uint32(k * c.plan.Rounds())}
 	s.done = func() {
 		c.over[rank] = append(c.over[rank], c.r.net.TimeOf(c.hosts[rank]))
 		if k+1 == c.iterations {

@@ -241,7 +241,7 @@ func (r *run) send(f *Flow) {
 	}
 	f.unread = f.left
 	for i, c := range f.conns {
-		if f.arrived != nil {
+		if f.arrived != nil && f.op != opRead {
 			c.y.Received = func(adapter.Message) { f.receive() }
 		}
 		for left := part(i); left > 0; left -= mostMessage {
@@ -294,6 +294,9 @@ func (r *run) request(f *Flow, conn *connection, n int64) adapter.Request {
 		}
 		p := &r.parts[r.net.PartOf(f.Src)]
 		p.over = append(p.over, f)
+		if f.arrived != nil && f.op == opRead { // the data have come here
+			f.arrived()
+		}
 		if f.ended != nil {
 			f.ended()
 		}

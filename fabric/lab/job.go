@@ -154,9 +154,11 @@ func (j *job) where(h held) string {
 }
 
 // step is a collective under way at a rank: it begins the next round when what
-// it receives in one has arrived.
+// it receives in one has arrived. With inTurn it does so when what it sends is
+// acknowledged, in rounds where a rank does not both send and receive.
 type step struct {
 	j       *job
+	inTurn  bool
 	plan    traffic.Collective
 	members []int  // the ranks of the job that take part; nil: all
 	me      int    // among them
@@ -182,9 +184,15 @@ func (s *step) enter() {
 		if k.To >= 0 {
 			s.sent++
 			s.j.send(s.rank(s.me), s.rank(int(k.To)), k.Send.Bytes, s.first+uint32(s.round), func() {
-				s.sent--
+				if s.sent--; s.inTurn && s.sent == 0 && s.round < s.plan.Rounds() {
+					s.next()
+					return
+				}
 				s.over()
 			})
+			if s.inTurn {
+				return
+			}
 		}
 		if k.From >= 0 && !s.j.arrived(s.rank(s.me), s.first+uint32(s.round), s.next) {
 			return
@@ -214,7 +222,7 @@ func (s *step) waits(h held) string {
 		return fmt.Sprintf("waits for the acknowledgement of %d messages", s.sent)
 	}
 	from := s.plan.Step(s.me, s.round).From
-	if from < 0 {
+	if from < 0 || s.inTurn && s.sent > 0 {
 		return fmt.Sprintf("is in round %d", s.round)
 	}
 	text := fmt.Sprintf("waits in round %d for rank %d", s.round, s.rank(int(from)))

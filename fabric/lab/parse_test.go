@@ -237,6 +237,8 @@ converge = "0us"
 rate = "0b/s"
 delay = "0us"
 count = 0
+[[network.class]]
+weight = 0
 [adapter]
 mtu = 0
 dscp = 0
@@ -251,6 +253,12 @@ ranks = 1
 ranks = 0
 until = "0us"
 src_port = 0
+dscp = 0
+window = "0B"
+queue_pairs = 0
+rate = "0Gb/s"
+iterations = 0
+group = 0
 [[failure]]
 until = "0us"
 `

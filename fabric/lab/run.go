@@ -38,7 +38,7 @@ type Flow struct {
 	tenant *tenant
 	warm   uint64
 
-	arrived func() // called at Dst when all has arrived; nil: nobody asks
+	arrived func() // called when all has arrived where the data go; nil: nobody asks
 	ended   func() // called at Src when it has come to its end
 
 	number int // in the order in which they have begun

@@ -36,6 +36,8 @@ type Summary struct {
 	RateCuts    uint64  `json:"rate_cuts"`
 	LongestByte int64   `json:"longest_queue_bytes"`
 	LongestName string  `json:"longest_queue,omitempty"`
+
+	Traffic []TrafficSummary `json:"traffic,omitempty"` // where there are several, or one has a name or iterations
 }
 
 // Band is the slowdown of flows of some sizes.
@@ -66,6 +68,7 @@ func (r *Result) Summary() Summary {
 			s.Bands = append(s.Bands, Band{band.name, spread})
 		}
 	}
+	s.Traffic = r.trafficSummaries()
 	_, rate, jain := r.Rates()
 	s.Rate, s.Jain = float64(rate)/1e9, jain
 	if len(r.Queues) > 0 {
