@@ -9,12 +9,14 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/gosoftroce/rocev2/fabric/lab"
+	"github.com/gosoftroce/rocev2/fabric/traffic/chakra"
 	"github.com/gosoftroce/rocev2/internal/tomllines"
 	"github.com/gosoftroce/rocev2/qp/trace"
 )
@@ -195,15 +197,36 @@ func withFiles(text []byte, name string) ([]byte, error) {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	for setting, file := range files {
-		list, err := os.ReadFile(filepath.Join(filepath.Dir(name), file))
+		list, err := fileText(filepath.Join(filepath.Dir(name), file))
 		if err != nil {
 			return nil, fmt.Errorf("%s: %s: %w", name, setting, err)
 		}
-		if text, err = lab.Set(text, setting, string(list)); err != nil {
+		if text, err = lab.Set(text, setting, list); err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 	}
 	return text, nil
+}
+
+// fileText returns the text of a file, or with %d in its name that of traces of
+// ranks 0, 1 and so on, up to the first that is not there.
+func fileText(name string) (string, error) {
+	if !strings.Contains(name, "%d") {
+		b, err := os.ReadFile(name)
+		return string(b), err
+	}
+	var traces [][]byte
+	for {
+		b, err := os.ReadFile(strings.Replace(name, "%d", strconv.Itoa(len(traces)), 1))
+		switch {
+		case err == nil:
+			traces = append(traces, b)
+		case errors.Is(err, fs.ErrNotExist) && len(traces) > 0:
+			return chakra.Pack(traces), nil
+		default:
+			return "", err
+		}
+	}
 }
 
 // withSeed returns the text of a scenario with another seed, so that what --out

@@ -58,6 +58,8 @@ func (r *run) begin(tn *tenant, t *Traffic, rand *event.Rand) error {
 		return r.collective(tn, t, hosts)
 	case t.Kind == "list":
 		return r.list(tn, t, op)
+	case t.Kind == "chakra":
+		return r.chakra(tn, t, hosts)
 	}
 	list, err := t.pattern(len(hosts), rand)
 	if err != nil {

@@ -26,6 +26,8 @@ import (
 //     Format
 //   - ring, tree, halving, hierarchical: an all-reduce of Bytes by all hosts,
 //     or the first Ranks of them, as package traffic has them
+//   - chakra: what the execution traces in List say, see package chakra, each
+//     rank of its own
 //   - all-gather, reduce-scatter, broadcast, pairwise: other collectives of
 //     these, see package traffic; pairwise is an all-to-all in steps
 //
@@ -55,8 +57,11 @@ type Traffic struct {
 	Iterations int  // of a collective, one after the other; 0: 1
 	Compute    Time // that each rank takes between two iterations
 
-	List   string // flows, see Kind; of pairwise the bytes that each rank has for each
-	File   string // where they are: its text belongs into List, see Files
+	Algorithm string // of the all-reduces of chakra: a kind of all-reduce; "": ring
+	Groups    string // of chakra: the ranks of groups that its traces do not describe, as {"0": [0, 1]}
+
+	List   string // flows, see Kind; of pairwise the bytes that each rank has for each, of chakra what package chakra packs
+	File   string // where they are: its text belongs into List, see Files. With %d it is a file for each rank
 	Format string // csv, ns3 or htsim; "": csv
 	Rebase bool   // the first flow of the list begins at Start, and all others as much later
 
@@ -86,7 +91,7 @@ var (
 	formats     = []string{"csv", "ns3", "htsim"}
 	allReduces  = []string{"ring", "tree", "halving", "hierarchical"}
 	collectives = append(slices.Clone(allReduces), "all-gather", "reduce-scatter", "broadcast", "pairwise")
-	kinds       = append([]string{"flow", "incast", "permutation", "all-to-all", "load", "bursts", "list"}, collectives...)
+	kinds       = append([]string{"flow", "incast", "permutation", "all-to-all", "load", "bursts", "list", "chakra"}, collectives...)
 )
 
 // othersOfTraffic says which settings are of other kinds of traffic, or of
@@ -98,15 +103,16 @@ func (s *Scenario) othersOfTraffic() (all error) {
 		of := fmt.Sprintf("traffic %d", i+1)
 		err := unused(of, t.Kind, kinds, []setting{
 			{"from or to", t.From != 0 || t.To != 0, "flow"},
-			{"hosts", t.Hosts != "", "incast permutation all-to-all load bursts " + ranks},
+			{"hosts", t.Hosts != "", "incast permutation all-to-all load bursts chakra " + ranks},
 			{"src_port", t.SrcPort != 0, "flow incast permutation all-to-all"},
 			{"op", t.Op != "", "flow incast permutation all-to-all load bursts list"},
-			{"list or file", t.List != "" || t.File != "", "list pairwise"},
+			{"list or file", t.List != "" || t.File != "", "list pairwise chakra"},
 			{"format or rebase", t.Format != "" || t.Rebase, "list"},
 			{"senders", t.Senders != 0, "incast bursts"},
 			{"across", t.Across != 0, "permutation"},
 			{"ranks, iterations or compute", t.Ranks != 0 || t.Iterations != 0 || t.Compute != 0, ranks},
-			{"group", t.Group != 0, "hierarchical"},
+			{"group", t.Group != 0, "hierarchical chakra"},
+			{"algorithm or groups", t.Algorithm != "" || t.Groups != "", "chakra"},
 			{"sizes", t.Sizes != "", "load"},
 			{"bytes beside sizes", t.Sizes != "" && t.Bytes != 0, ""},
 			{"bytes beside list or file", (t.List != "" || t.File != "") && t.Bytes != 0, ""},
