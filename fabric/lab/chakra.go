@@ -83,8 +83,8 @@ func (r *run) chakra(tn *tenant, t *Traffic, hosts []int) error {
 	return nil
 }
 
-// prepare finds out which messages there will be, and who takes part in which
-// collective.
+// prepare finds out which messages there will be, and which ranks take part
+// in which collective.
 func (x *execution) prepare() error {
 	var err error
 	if x.groups, err = groupsOf(x.traces, x.algo.Groups); err != nil {

@@ -73,8 +73,8 @@ func executed(t *testing.T, hosts int, tr Traffic, traces ...*tracer) *Result {
 	return play(t, Scenario{Network: Network{Topology: "star", Hosts: hosts}, Traffic: []Traffic{tr}})
 }
 
-// A collective of a trace is the same collective of a scenario, packet by packet,
-// with the sizes of ASTRA-sim.
+// A collective of a trace is the same collective of a scenario, packet by
+// packet, with the sizes of ASTRA-sim.
 func TestTracesPlayCollectives(t *testing.T) {
 	t.Parallel()
 	const ranks, size = 4, 100_000

@@ -12,7 +12,8 @@ import (
 	"github.com/gosoftroce/rocev2/internal/closest"
 )
 
-// Class is a traffic class of all switches, where it differs from the profile's.
+// Class is a traffic class of all switches, where it differs from that of the
+// profile.
 type Class struct {
 	Name     string // by which traffic names it
 	DSCP     *int   `toml:"dscp"` // by which packets get into it, 0 to 63

@@ -327,7 +327,7 @@ func (r *run) connect(f *Flow, pair int) (*connection, error) {
 		cfg.SrcPort = port
 	}
 	if f.class != 0 {
-		cfg.TrafficClass = r.trafficClass(int(f.class) - 1)
+		cfg.TrafficClass = r.s.Adapter.trafficClass(int(f.class) - 1)
 	}
 	x, y, err := r.a.Connect(f.Src, f.Dst, cfg)
 	if err != nil {

@@ -27,7 +27,7 @@ func TestIterations(t *testing.T) {
 			t.Fatalf("%s: %v, and once %v", kind, all, once)
 		}
 		for k, it := range all[1:] {
-			// The root of a broadcast waits for nobody.
+			// The root of a broadcast does not wait for others.
 			if gap := it.Start - all[k].End; kind != "broadcast" && gap > 100*us || gap < 100*us-all[k].End+all[k].Start {
 				t.Errorf("%s: %v after iteration %d the next one begins", kind, gap, k)
 			}

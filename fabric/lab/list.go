@@ -174,8 +174,8 @@ func (l *lister) flow(k *tracefile.Flow, start Time) *Flow {
 	return f
 }
 
-// dscpOfGroup returns a DSCP by which packets get into a class of switches: that
-// of a priority group of ns-3. Of the class for RoCE it is that of RoCE.
+// dscpOfGroup returns a DSCP by which packets get into a class of switches:
+// that of a priority group of ns-3. Of the class for RoCE it is that of RoCE.
 func dscpOfGroup(p *topology.Profile, group int) (uint8, error) {
 	if int(classOf(p, int(p.RoCE))) == group {
 		return p.RoCE, nil

@@ -38,7 +38,7 @@ type Flow struct {
 	tenant *tenant
 	warm   uint64
 
-	arrived func() // called when all has arrived where the data go; nil: nobody asks
+	arrived func() // called when all has arrived where the data go
 	ended   func() // called at Src when it has come to its end
 
 	number int // in the order in which they have begun
@@ -64,7 +64,7 @@ type run struct {
 	op     []ib.Opcode
 	paths  map[int64]path // by the two hosts; only looked up
 
-	tenants []*tenant // by traffic
+	tenants tenants // by traffic
 	profile topology.Profile
 	finally []func() // called when the run is over
 
@@ -218,11 +218,12 @@ func (r *run) adapters(p *topology.Profile) error {
 	if c.DSCP < 0 || c.DSCP > 63 {
 		return fmt.Errorf("adapter.dscp is %d: there are 0 to 63", c.DSCP)
 	}
-	all, err := r.tenant(&Tenant{}, p)
+	of := connecting{r.s, p, r.mtu, uint64(r.g.HostRate())}
+	all, err := of.tenant(&Tenant{})
 	if err != nil {
 		return fmt.Errorf("adapter.%w", err)
 	}
-	if r.tenants, err = r.tenantsOf(p); err != nil {
+	if r.tenants, err = of.tenants(); err != nil {
 		return err
 	}
 	lossy := slices.ContainsFunc(r.tenants, func(t *tenant) bool { return t.lossy })
@@ -230,8 +231,8 @@ func (r *run) adapters(p *topology.Profile) error {
 	if trace := r.s.Trace; trace != nil {
 		cfg.Trace = func(at event.Time, host int, e *qp.TraceEvent) { trace(at.Duration(), host, e) }
 	}
-	r.windows(&cfg)
-	r.notify(&cfg, all)
+	r.tenants.windows(&cfg, int(c.Window), r.mtu)
+	r.tenants.notify(&cfg, c.Notify, all.choice.Law)
 	if cfg.NotifyScope, err = scopeOf(c.NotifyScope); err != nil {
 		return err
 	}
@@ -242,16 +243,16 @@ func (r *run) adapters(p *topology.Profile) error {
 
 // notify says when receivers tell of marks. All tenants of an adapter have that
 // in common: it is what the most demanding one counts on.
-func (r *run) notify(cfg *adapter.Config, all *tenant) {
-	every, hold := all.choice.Law.Notify()
-	for _, t := range r.tenants {
+func (all tenants) notify(cfg *adapter.Config, said Time, law cc.Law) {
+	every, hold := law.Notify()
+	for _, t := range all {
 		e, h := t.choice.Law.Notify()
 		hold = hold || h
 		if e != 0 && (every == 0 || e < every) {
 			every = e
 		}
 	}
-	cfg.NotifyInterval, cfg.NotifyHold = orDefault(r.s.Adapter.Notify.duration(), every), hold
+	cfg.NotifyInterval, cfg.NotifyHold = orDefault(said.duration(), every), hold
 }
 
 // scopeOf returns which queue pairs share the time between two notifications.

@@ -26,16 +26,27 @@ type tenant struct {
 // mostPairs is the most queue pairs of a flow.
 const mostPairs = 64
 
-// tenantsOf returns how the queue pairs of each traffic are connected.
-func (r *run) tenantsOf(p *topology.Profile) (all []*tenant, err error) {
-	for i := range r.s.Traffic {
-		t, e := r.tenant(&r.s.Traffic[i].Tenant, p)
+// tenants are those of all traffic, by its index.
+type tenants []*tenant
+
+// connecting is what tenants depend on.
+type connecting struct {
+	s    *Scenario
+	p    *topology.Profile
+	mtu  rocev2.MTU
+	rate uint64 // of hosts' cables
+}
+
+// tenants returns how the queue pairs of each traffic are connected.
+func (c *connecting) tenants() (all tenants, err error) {
+	for i := range c.s.Traffic {
+		t, e := c.tenant(&c.s.Traffic[i].Tenant)
 		if e != nil {
-			err = join(err, fmt.Errorf("traffic %d, %s: %w", i+1, r.s.Traffic[i].Kind, e))
+			err = join(err, fmt.Errorf("traffic %d, %s: %w", i+1, c.s.Traffic[i].Kind, e))
 			continue
 		}
 		t.traffic = i
-		t.like = slices.IndexFunc(r.s.Traffic, func(o Traffic) bool { return o.Tenant == r.s.Traffic[i].Tenant })
+		t.like = slices.IndexFunc(c.s.Traffic, func(o Traffic) bool { return o.Tenant == c.s.Traffic[i].Tenant })
 		all = append(all, t)
 	}
 	return all, err
@@ -43,17 +54,10 @@ func (r *run) tenantsOf(p *topology.Profile) (all []*tenant, err error) {
 
 // tenant returns that of one, which has what the adapters have where it says
 // nothing else.
-func (r *run) tenant(own *Tenant, p *topology.Profile) (*tenant, error) {
-	a := r.s.Adapter
-	switch {
-	case own.DSCP < 0 || own.DSCP > 63:
-		return nil, fmt.Errorf("dscp is %d: there are 0 to 63", own.DSCP)
-	case own.Window < 0 || own.Window > mostWindow:
-		return nil, fmt.Errorf("window is %v: it is at most %v", own.Window, Bytes(mostWindow))
-	case own.QueuePairs < 0 || own.QueuePairs > mostPairs:
-		return nil, fmt.Errorf("queue_pairs is %d: it is 1 to %d", own.QueuePairs, mostPairs)
-	case own.Rate != 0 && (own.Rate < Mbps || own.Rate/1000 > math.MaxUint32):
-		return nil, fmt.Errorf("rate is %v: it is 1Mb/s to 4Tb/s", own.Rate)
+func (c *connecting) tenant(own *Tenant) (*tenant, error) {
+	a := c.s.Adapter
+	if err := own.check(); err != nil {
+		return nil, err
 	}
 	if own.Control != "" {
 		a.Control = own.Control
@@ -63,17 +67,17 @@ func (r *run) tenant(own *Tenant, p *topology.Profile) (*tenant, error) {
 	}
 	a.Window = orDefault(own.Window, a.Window)
 	a.Recovery = orDefault(own.Recovery, a.Recovery)
-	dscp := orDefault(own.DSCP, orDefault(a.DSCP, int(p.RoCE)))
+	dscp := orDefault(own.DSCP, orDefault(a.DSCP, int(c.p.RoCE)))
 	if own.Class != "" {
 		var err error
-		if dscp, err = r.s.Network.dscpOf(own.Class); err != nil {
+		if dscp, err = c.s.Network.dscpOf(own.Class); err != nil {
 			return nil, err
 		}
 	}
 	t := &tenant{pairs: max(own.QueuePairs, 1)}
-	t.lossy = (own.DSCP > 0 || own.Class != "") && !p.Classes[classOf(p, dscp)].Lossless
+	t.lossy = (own.DSCP > 0 || own.Class != "") && !c.p.Classes[classOf(c.p, dscp)].Lossless
 	var err error
-	if t.choice, err = a.congestion(uint64(r.g.HostRate())); err != nil {
+	if t.choice, err = a.congestion(c.rate); err != nil {
 		return nil, err
 	}
 	t.window = max(int(a.Window), t.choice.Bytes)
@@ -81,12 +85,27 @@ func (r *run) tenant(own *Tenant, p *topology.Profile) (*tenant, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.conn = adapter.Connection{Foreign: recovery == 1, MTU: r.mtu, TrafficClass: r.trafficClass(dscp), Timeout: uint8(a.Timeout)}
+	t.conn = adapter.Connection{Foreign: recovery == 1, MTU: c.mtu, TrafficClass: a.trafficClass(dscp), Timeout: uint8(a.Timeout)}
 	if own.Rate > 0 {
 		t.conn.Rate = uint32(max(int64(own.Rate)/1000/int64(t.pairs), 1))
 	}
-	t.conn.Congestion, err = a.maker(t.choice, r.mtu)
+	t.conn.Congestion, err = a.maker(t.choice, c.mtu)
 	return t, err
+}
+
+// check says what is wrong with numbers.
+func (own *Tenant) check() error {
+	switch {
+	case own.DSCP < 0 || own.DSCP > 63:
+		return fmt.Errorf("dscp is %d: there are 0 to 63", own.DSCP)
+	case own.Window < 0 || own.Window > mostWindow:
+		return fmt.Errorf("window is %v: it is at most %v", own.Window, Bytes(mostWindow))
+	case own.QueuePairs < 0 || own.QueuePairs > mostPairs:
+		return fmt.Errorf("queue_pairs is %d: it is 1 to %d", own.QueuePairs, mostPairs)
+	case own.Rate != 0 && (own.Rate < Mbps || own.Rate/1000 > math.MaxUint32):
+		return fmt.Errorf("rate is %v: it is 1Mb/s to 4Tb/s", own.Rate)
+	}
+	return nil
 }
 
 // classOf returns the class of switches that a profile has for a DSCP.
@@ -98,31 +117,31 @@ func classOf(p *topology.Profile, dscp int) uint8 {
 }
 
 // trafficClass returns the byte of packets with a DSCP.
-func (r *run) trafficClass(dscp int) uint8 {
+func (a *Adapter) trafficClass(dscp int) uint8 {
 	tc := uint8(dscp) << 2
-	if !r.s.Adapter.NoECN {
+	if !a.NoECN {
 		tc |= network.ECT0
 	}
 	return tc
 }
 
 // windows says what engines may have in flight, so that each tenant has its
-// own: the engine's bound is the largest one.
-func (r *run) windows(cfg *adapter.Config) {
-	most, psns := int(r.s.Adapter.Window), 0
-	for _, t := range r.tenants {
+// own: the engine's bound is the largest one, at least most, that of all.
+func (all tenants) windows(cfg *adapter.Config, most int, mtu rocev2.MTU) {
+	psns := 0
+	for _, t := range all {
 		if t.window > most && (t.window > usualWindow || most > 0) {
 			most = t.window
 		}
-		if n := packetsOf(t.window, r.mtu); n > usualPSNs && !t.conn.Foreign {
+		if n := packetsOf(t.window, mtu); n > usualPSNs && !t.conn.Foreign {
 			psns = max(psns, n)
 		}
 	}
 	cfg.Window.MaxBytes, cfg.Window.MaxPSNs = most, psns
-	for _, t := range r.tenants {
+	for _, t := range all {
 		bound := orDefault(t.window, usualWindow)
 		if t.choice.Law == cc.LawWindow && bound < orDefault(most, usualWindow) {
-			t.conn.Congestion = func() cc.Controller { return newBounded(bound, r.mtu) }
+			t.conn.Congestion = func() cc.Controller { return newBounded(bound, mtu) }
 		}
 	}
 }

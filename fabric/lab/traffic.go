@@ -67,8 +67,8 @@ type Traffic struct {
 
 	Tenant
 
-	// Source, if it is not nil, starts the flows, instead of what Kind says.
-	// It is called at Start. The network is then one part, whatever
+	// Source, if it is not nil, starts the flows, instead of what Kind
+	// says. It is called at Start. The network is then one part, whatever
 	// Scenario.Cores says.
 	Source func(*Source) `toml:"-"`
 }

@@ -24,8 +24,8 @@ type Span struct {
 }
 
 // Collective is the plan of a collective operation. Ranks are numbered from 0.
-// At the end of an all-reduce every rank has the sum of all vectors; what others
-// come to, the functions say that return them.
+// At the end of an all-reduce every rank has the sum of all vectors. What other
+// collectives come to is said by the functions that return them.
 type Collective interface {
 	Ranks() int
 	Rounds() int

@@ -110,8 +110,8 @@ func (c pairwise) Step(rank, round int) Step {
 	return Step{To: int32(to), From: int32(from), Send: c.spans(to, to+1, c.ranks), Recv: c.spans(from, from+1, c.ranks)}
 }
 
-// opposite returns whom a rank sends to and receives from in a round of an
-// all-to-all.
+// opposite returns which ranks a rank sends to and receives from in a round of
+// an all-to-all.
 func opposite(rank, round, n int) (to, from int) {
 	return (rank + round + 1) % n, (rank + n - round - 1) % n
 }
@@ -157,10 +157,11 @@ func (c matrix) Step(rank, round int) Step {
 	return s
 }
 
-// Hierarchical returns the all-reduce of machines with several ranks each, which
-// follow each other: a reduce-scatter in a ring within each machine, all-reduces
-// in rings across them of the part that each rank has then, and an all-gather
-// within. That is 2(g-1) + 2(n/g-1) rounds for n ranks, g a machine. g divides n.
+// Hierarchical returns the all-reduce of machines with several ranks each,
+// which follow each other: a reduce-scatter in a ring within each machine,
+// all-reduces in rings across them of the part that each rank has then, and an
+// all-gather within. That is 2(g-1) + 2(n/g-1) rounds for n ranks, g a machine.
+// g divides n.
 func Hierarchical(ranks, group int, bytes int64) (Collective, error) {
 	p, err := newPlan(ranks, bytes)
 	if err != nil {

@@ -61,8 +61,8 @@ type Node struct {
 	Micros uint64  // of Compute
 	CPU    bool    // of Compute: the processor computes, not the accelerator
 
-	// Of communication. Of a Send or a Recv Src or Dst is -1 where the trace
-	// does not say it: it is the rank itself then.
+	// Of communication. Of a Send or a Recv Src or Dst is -1 where the
+	// trace does not say it: it is the rank itself then.
 	Bytes      uint64 // of a message, or what a rank has at the beginning of a Collective
 	Src, Dst   int32
 	Tag        uint32

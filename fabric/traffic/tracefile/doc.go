@@ -162,7 +162,7 @@ func decimal(text string, scale int64) (int64, error) {
 	if r.Sign() < 0 || r.Cmp(new(big.Rat).SetInt64(math.MaxInt64/4)) > 0 {
 		return 0, fmt.Errorf("%s is out of range", text)
 	}
-	// Half a unit more, and what is behind the point is left out.
+	// Half a unit more, and what comes after the point is left out.
 	r.Add(r, big.NewRat(1, 2))
 	return new(big.Int).Quo(r.Num(), r.Denom()).Int64(), nil
 }

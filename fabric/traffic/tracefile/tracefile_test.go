@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// units has numbers of picoseconds and bytes with a letter behind.
+// units has numbers of picoseconds and bytes with a letter after it.
 var units = Units{
 	Time: func(text string) (int64, error) {
 		n, err := strconv.ParseInt(strings.TrimSuffix(text, "p"), 10, 64)
