@@ -96,7 +96,7 @@ func (r *Result) writeTraffics(w io.Writer) {
 		t := &all[i]
 		fmt.Fprintf(w, "traffic %d, %s", i+1, t.Name)
 		if t.Done+t.Failed+t.Open > 0 {
-			fmt.Fprintf(w, "\t%d completed\t%d failed\t%v in %v", t.Done, t.Failed, Bytes(t.Bytes), max(t.Last-t.First, 0))
+			fmt.Fprintf(w, "\t%d completed\t%d failed\t%d open\t%v in %v", t.Done, t.Failed, t.Open, Bytes(t.Bytes), max(t.Last-t.First, 0))
 			if s := r.SlowdownsOf(i, 0, 1<<62); s.N > 0 {
 				fmt.Fprintf(w, "\tslowdown mean %.3f\tp50 %.3f\tp95 %.3f\tp99 %.3f\tmost %.3f", s.Mean, s.P50, s.P95, s.P99, s.Max)
 			}
