@@ -62,7 +62,8 @@ A table has the medians over the seeds and compares the values of the settings,
 seed by seed. With --out each run leaves a line in runs.jsonl, and the same
 command goes on where it was interrupted. --shard plays a part of the runs, on
 another machine, and --merge puts the parts together.
-docs/fabric.md explains what there is to be seen.`,
+docs/fabric.md explains what there is to be seen, docs/fabric-networks.md how to
+bring one's own network, also from a file of ns-3 or htsim, and what may fail.`,
 		Example: `  rocev2 sim incast
   rocev2 sim incast --print > my.toml
   rocev2 sim my.toml --seed 7 --out result --cores 2

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/gosoftroce/rocev2/fabric/lab"
+	"github.com/gosoftroce/rocev2/fabric/topology"
 )
 
 // Four hosts write a megabyte each to one, whose cable is what they share.
@@ -24,4 +25,30 @@ func Example() {
 	// Output:
 	// 4 flows, 0 packets dropped
 	// each took at least three times as long as alone: true
+}
+
+// A program builds its own network: two switches with a long cable between
+// them, and a host at each.
+func ExampleRun_network() {
+	b := topology.NewBuilder(2)
+	left, right := b.Switch(1), b.Switch(1)
+	short := topology.Cable{Rate: 100 * topology.Gbps, Delay: topology.Microsecond}
+	b.Link(0, left, short)
+	b.Link(1, right, short)
+	b.Link(left, right, topology.Cable{Rate: 400 * topology.Gbps, Delay: 500 * topology.Microsecond}) // 100 km
+	g, err := b.Graph()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	r, err := lab.Run(context.Background(), lab.Scenario{
+		Network: lab.Network{Graph: g},
+		Traffic: []lab.Traffic{{Kind: "flow", From: 0, To: 1, Bytes: 1000}},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println("there and back it took more than a millisecond:", r.Flows[0].End > lab.Millisecond)
+	// Output: there and back it took more than a millisecond: true
 }

@@ -18,6 +18,8 @@ type Link struct {
 	Rate     Rate    // 0: Network.Rate
 	Delay    Time    // 0: Network.Delay
 	Loss     float64 // share of packets that it loses at random, beside Network.Loss
+	Burst    int     // how many of these together; 0: as Network.Burst says
+	BER      float64 // bit error rate, beside Network.BER
 	Count    int     // 0: 1
 }
 
@@ -27,8 +29,7 @@ type nodes struct {
 	first, last int
 }
 
-// linked builds a network from its links. A switch stands a tier above the
-// lowest of its neighbours.
+// linked builds a network from its links.
 func (n *Network) linked(usual topology.Cable) (*topology.Graph, error) {
 	if n.Hosts < 2 || n.Switches < 1 {
 		return nil, errors.New("network.hosts and network.switches say how many there are: at least 2 and 1")
@@ -43,18 +44,7 @@ func (n *Network) linked(usual topology.Cable) (*topology.Graph, error) {
 			return nil, fmt.Errorf("network.link %d: %w", i+1, err)
 		}
 	}
-	neighbours := make([][]int, n.Hosts+n.Switches)
-	for _, c := range cables {
-		neighbours[c.A], neighbours[c.B] = append(neighbours[c.A], int(c.B)), append(neighbours[c.B], int(c.A))
-	}
-	b := topology.NewBuilder(n.Hosts)
-	for _, tier := range tiers(neighbours, n.Hosts) {
-		b.Switch(tier)
-	}
-	for _, c := range cables {
-		b.Link(c.A, c.B, c.Cable)
-	}
-	return b.Graph()
+	return topology.Join(n.Hosts, n.Switches, cables, nil)
 }
 
 // cables appends those of a link.
@@ -74,11 +64,15 @@ func (n *Network) cables(list []topology.Link, l *Link, usual topology.Cable) ([
 	if err != nil {
 		return nil, err
 	}
+	burst, ber, err := noise("", l.Burst, l.BER)
+	if err != nil {
+		return nil, err
+	}
 	count := orDefault(l.Count, 1)
 	if len(list)+from.len()*to.len()*count > topology.MaxLinks {
 		return nil, fmt.Errorf("there are more than %d cables", topology.MaxLinks)
 	}
-	cable := topology.Cable{Rate: orDefault(int64(l.Rate), usual.Rate), Delay: orDefault(int64(l.Delay), usual.Delay), Loss: uint32(loss)}
+	cable := topology.Cable{Rate: orDefault(int64(l.Rate), usual.Rate), Delay: orDefault(int64(l.Delay), usual.Delay), Loss: uint32(loss), Burst: burst, BER: ber}
 	for a := from.first; a <= from.last; a++ {
 		for b := to.first; b <= to.last; b++ {
 			for range count {
@@ -136,27 +130,4 @@ func (n *Network) nodesOf(setting, text string) (r nodes, err error) {
 		return r, fmt.Errorf("%s is %q: there are %d %s, from 0 on", setting, text, count, what)
 	}
 	return r, nil
-}
-
-// tiers returns how far each switch is from the next host.
-func tiers(neighbours [][]int, hosts int) []int {
-	tier := make([]int, len(neighbours))
-	var next []int
-	for i := range hosts {
-		next = append(next, i)
-	}
-	for len(next) > 0 {
-		at := next[0]
-		next = next[1:]
-		for _, to := range neighbours[at] {
-			if to >= hosts && tier[to] == 0 {
-				tier[to] = min(tier[at]+1, 255)
-				next = append(next, to)
-			}
-		}
-	}
-	for i := range tier {
-		tier[i] = max(tier[i], 1) // of one that no host reaches
-	}
-	return tier[hosts:]
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/gosoftroce/rocev2/fabric/topology"
@@ -11,18 +12,28 @@ import (
 	"github.com/gosoftroce/rocev2/ib"
 )
 
-// Files returns the files that the scenario's traffic is in, by the setting
-// that their text belongs into: see Set. They stand beside the scenario, or
-// below it.
+// Files returns the files that the scenario's network and traffic are in, by
+// the setting that their text belongs into: see Set. They stand beside the
+// scenario, or below it.
 func (s *Scenario) Files() (map[string]string, error) {
 	files := map[string]string{}
-	for i := range s.Traffic {
-		switch t := &s.Traffic[i]; {
-		case t.File == "" || t.List != "":
-		case !filepath.IsLocal(t.File):
-			return nil, s.errorf("traffic %d: file is %q: it is beside the scenario, or in a directory there", i+1, t.File)
+	add := func(where, file, text, setting string) error {
+		switch {
+		case file == "" || text != "":
+		case !filepath.IsLocal(file):
+			return s.errorf("%s is %q: it is beside the scenario, or in a directory there", where, file)
 		default:
-			files[fmt.Sprintf("traffic.%d.list", i)] = t.File
+			files[setting] = file
+		}
+		return nil
+	}
+	if err := add("network.file", s.Network.File, s.Network.Text, "network.text"); err != nil {
+		return nil, err
+	}
+	for i := range s.Traffic {
+		t := &s.Traffic[i]
+		if err := add(fmt.Sprintf("traffic %d: file", i+1), t.File, t.List, fmt.Sprintf("traffic.%d.list", i)); err != nil {
+			return nil, err
 		}
 	}
 	return files, nil
@@ -137,10 +148,11 @@ func (l *lister) flow(k *tracefile.Flow, start Time) *Flow {
 		}
 	}
 	host := func(column string, n int64) int {
-		if n >= int64(l.r.g.Hosts()) {
-			wrong(fmt.Errorf("%s: \"%d\" is no host: there are 0 to %d", column, n, l.r.g.Hosts()-1))
+		h, err := hostOf(l.r.g, n)
+		if err != nil {
+			wrong(fmt.Errorf("%s: %w", column, err))
 		}
-		return int(n)
+		return h
 	}
 	f := l.tenant.flow(host("from", k.Src), host("to", k.Dst), k.Bytes, start+Time(k.Start), l.op)
 	if k.Op != "" {
@@ -172,6 +184,22 @@ func (l *lister) flow(k *tracefile.Flow, start Time) *Flow {
 	}
 	f.port = k.SrcPort
 	return f
+}
+
+// hostOf returns the host that a list means by a number: in a network of a file
+// the one that has this number there.
+func hostOf(g *topology.Graph, n int64) (int, error) {
+	if g.NameOf(0) != "" {
+		node, ok := g.Named(strconv.FormatInt(n, 10))
+		if !ok || !g.IsHost(node) {
+			return 0, fmt.Errorf("\"%d\" is no host in the file of the network", n)
+		}
+		return int(node), nil
+	}
+	if n >= int64(g.Hosts()) {
+		return 0, fmt.Errorf("\"%d\" is no host: there are 0 to %d", n, g.Hosts()-1)
+	}
+	return int(n), nil
 }
 
 // dscpOfGroup returns a DSCP by which packets get into a class of switches:

@@ -39,6 +39,23 @@ func TestNS3List(t *testing.T) {
 	}
 }
 
+// TestListOfANetworkOfAFile: a list names hosts as the file of the network
+// does, where switches stand among them.
+func TestListOfANetworkOfAFile(t *testing.T) {
+	t.Parallel()
+	s := Scenario{Network: Network{Topology: "file", Text: starText, Profile: "hpcc-sim"}, Traffic: []Traffic{{
+		Kind: "list", Format: "ns3", List: "2\n3 0 3 100 20000 0\n2 3 3 100 5000 0\n",
+	}}}
+	r := play(t, s)
+	if a, b := r.Flows[0], r.Flows[1]; a.Src != 2 || a.Dst != 0 || b.Src != 1 || b.Dst != 2 {
+		t.Errorf("%+v, %+v", a, b)
+	}
+	s.Traffic[0].List = "1\n3 1 3 100 20000 0\n"
+	if err := Check(s); err == nil || !strings.Contains(err.Error(), `list: line 2: to: "1" is no host in the file of the network`) {
+		t.Errorf("%v", err)
+	}
+}
+
 // TestHTSimList: triggers start flows after others, by what the sender has or
 // by what the receiver has.
 func TestHTSimList(t *testing.T) {

@@ -40,6 +40,9 @@ func plainly(err error) error {
 	if !ok {
 		return errors.New(text)
 	}
+	if strings.Contains(where, ".between\"") {
+		want = "is a list of two nodes: between = [\"h0\", \"s3\"]"
+	}
 	return fmt.Errorf("%sit %s", where, want)
 }
 

@@ -3,6 +3,8 @@ package lab
 import (
 	"strings"
 	"testing"
+
+	"github.com/gosoftroce/rocev2/fabric/network"
 )
 
 const ownNetwork = `
@@ -52,6 +54,10 @@ func TestOwnNetwork(t *testing.T) {
 	if lossy.Totals.Dropped() == 0 || lossy.Stats.Retransmits == 0 {
 		t.Error("cables that lose packets lose none")
 	}
+	bad := play(t, parsed(strings.Replace(ownNetwork, `from = "s0-1"`, "ber = 1e-7\n"+`from = "s0-1"`, 1)+flows))
+	if n := bad.Totals.Drops[network.Corrupted]; n == 0 || n != bad.Totals.Dropped() {
+		t.Errorf("of %d packets that were dropped %d had wrong bits", bad.Totals.Dropped(), n)
+	}
 }
 
 // What is wrong with a link is said with its line.
@@ -63,11 +69,13 @@ func TestOwnNetworkMistakes(t *testing.T) {
 		`line 7: network.link 1: from is "0": it is a host`:         {`"h0-3"`, `"0"`},
 		`line 7: network.link 1: from is "h3-0"`:                    {`"h0-3"`, `"h3-0"`},
 		`line 7: network.link 1: to is "s99999999999999999999"`:     {`"s0"`, `"s99999999999999999999"`},
-		"host 3 has 2 links":               {`"h4-7"`, `"h3-7"`},
 		"host 4 has 0 links":               {`"h4-7"`, `"h5-7"`},
 		"at least 2 and 1":                 {"switches = 4", "# "},
 		"network.switches is 99999999":     {"switches = 4", "switches = 99999999"},
 		"line 13: network.link 3: loss is": {`from = "s0-1"`, "loss = 2.0\n" + `from = "s0-1"`},
+		"line 13: network.link 3: ber is":  {`from = "s0-1"`, "ber = 2.0\n" + `from = "s0-1"`},
+		"burst is -1":                      {`from = "s0-1"`, "burst = -1\n" + `from = "s0-1"`},
+		"then at most 3 of 4 are lost":     {`from = "s0-1"`, "loss = 0.9\nburst = 3\n" + `from = "s0-1"`},
 		"count is -1":                      {`from = "s0-1"`, "count = -1\n" + `from = "s0-1"`},
 		"rate is":                          {`from = "s0-1"`, "rate = \"1b/s\"\n" + `from = "s0-1"`},
 		"delay is at most 1s":              {`from = "s0-1"`, "delay = \"2s\"\n" + `from = "s0-1"`},

@@ -35,7 +35,7 @@ func Parse(text []byte) (s Scenario, err error) {
 		return s, err
 	}
 	if err := s.others(); err != nil {
-		return s, s.wrong(err)
+		return s, s.located(err)
 	}
 	return s, nil
 }
@@ -47,16 +47,17 @@ func (s *Scenario) errorf(format string, args ...any) error {
 	return s.errorAt(s.line(err.Error()), err)
 }
 
-// wrong is errorf for each of the mistakes that an error has joined.
-func (s *Scenario) wrong(err error) error {
-	if all, ok := err.(joined); ok {
-		var told []error
-		for _, e := range all {
-			told = append(told, s.errorf("%w", e))
-		}
-		return errors.Join(told...)
+// located is errorf for an error that may be several, each with its line.
+func (s *Scenario) located(err error) error {
+	all, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return s.errorf("%w", err)
 	}
-	return s.errorf("%w", err)
+	var list []error
+	for _, err := range all.Unwrap() {
+		list = append(list, s.errorf("%w", err))
+	}
+	return errors.Join(list...)
 }
 
 // joined is several mistakes of a scenario, each with the name of its setting.
@@ -71,8 +72,8 @@ func (j joined) Unwrap() []error { return j }
 func join(a, b error) error {
 	var all joined
 	for _, err := range []error{a, b} {
-		if list, ok := err.(joined); ok {
-			all = append(all, list...)
+		if list, ok := err.(interface{ Unwrap() []error }); ok {
+			all = append(all, list.Unwrap()...)
 		} else if err != nil {
 			all = append(all, err)
 		}

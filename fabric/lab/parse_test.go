@@ -78,12 +78,12 @@ func TestWrongFiles(t *testing.T) {
 		"name = \"mine\"\n[[traffic]]\nkind = \"incast\"\nfrom = 1": "scenario \"mine\": line 2: traffic 1",
 		"x = [":                                               "line 1",
 		"[network]\nratee = 5":                                "[network] has topology, hosts, leaves, spines, hosts_per_leaf, k,",
-		"[network]\ntopolgy = \"star\"":                       "red, routing, flowlet_gap, up_down, cut_through, watchdog, converge, loss (do you mean topology?)",
+		"[network]\ntopolgy = \"star\"":                       "red, routing, flowlet_gap, up_down, cut_through, watchdog, converge, loss, burst, ber, oversubscription, core_oversubscription (do you mean topology?)",
 		"seeed = 5":                                           "a scenario has name, seed, until, limit, warm, every, cores, network, adapter, traffic, failure",
 		"[network.red]\nkmax2 = 5":                            "[network.red] has kmin, kmax, pmax",
 		"[adaptor]\nmtu = 1024":                               "there is no setting \"adaptor\": a scenario has name,",
 		"[[traffic]]\nhost = 1":                               "[[traffic]] has kind, name, hosts, from, to,",
-		"[[failure]]\ncabel = 1":                              "[[failure]] has cable, at, until",
+		"[[failure]]\ncabel = 1":                              "[[failure]] has kind, cable, between, node, rate, delay, loss, at, until, every, for (do you mean cable?)",
 		"[network]\nlossy = \"yes\"":                          "line 2 (last key \"network.lossy\"): it must be true or false, without quotes",
 		"[network]\nhosts = \"9\"":                            "line 2 (last key \"network.hosts\"): it must be a whole number, without quotes",
 		"[network]\ntopology = 9":                             "line 2 (last key \"network.topology\"): it must be a text in quotes",
@@ -233,6 +233,8 @@ buffer = "0B"
 queue_max = "0MB"
 flowlet_gap = "0us"
 converge = "0us"
+oversubscription = 0
+core_oversubscription = 0
 [[network.link]]
 rate = "0b/s"
 delay = "0us"
@@ -261,6 +263,11 @@ iterations = 0
 group = 0
 [[failure]]
 until = "0us"
+rate = "0b/s"
+delay = "0us"
+loss = 0.0
+every = "0us"
+for = "0us"
 `
 	lines := strings.Split(text, "\n")
 	table, seen := "", 0

@@ -1,7 +1,6 @@
 package lab
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -27,46 +26,6 @@ func playable(g *topology.Graph) error {
 	return nil
 }
 
-// failures has cables fail. Those of a cable that overlap, or follow each other
-// at once, are one.
-func (r *run) failures() error {
-	list := slices.Clone(r.s.Failures)
-	for i, f := range list {
-		var err error
-		switch {
-		case f.Cable < 0 || f.Cable >= len(r.g.Links()):
-			err = fmt.Errorf("there is no cable %d: there are 0 to %d", f.Cable, len(r.g.Links())-1)
-		case !inRange(f.At, f.Until):
-			err = fmt.Errorf("at or until is negative, or above %v", mostTime)
-		case f.Until != 0 && f.Until <= f.At:
-			err = fmt.Errorf("cable %d is up again at %v, before it fails at %v", f.Cable, f.Until, f.At)
-		case r.s.Until > 0 && f.At >= r.s.Until:
-			err = fmt.Errorf("it fails at %v, and the run ends at %v", f.At, r.s.Until)
-		}
-		if err != nil {
-			return fmt.Errorf("failure %d: %w", i+1, err)
-		}
-	}
-	slices.SortStableFunc(list, func(a, b Failure) int {
-		return cmp.Or(cmp.Compare(a.Cable, b.Cable), cmp.Compare(a.At, b.At))
-	})
-	for len(list) > 0 {
-		f := list[0]
-		for list = list[1:]; len(list) > 0 && list[0].Cable == f.Cable && (f.Until == 0 || list[0].At <= f.Until); list = list[1:] {
-			if next := list[0].Until; next == 0 || f.Until == 0 {
-				f.Until = 0
-			} else {
-				f.Until = max(f.Until, next)
-			}
-		}
-		r.net.At(event.Time(f.At), func() { r.net.SetCable(f.Cable, false) })
-		if f.Until != 0 {
-			r.net.At(event.Time(f.Until), func() { r.net.SetCable(f.Cable, true) })
-		}
-	}
-	return nil
-}
-
 // stop ends the run by an error, unless one has ended it before.
 func (r *run) stop(err error) {
 	if err != nil && r.err == nil {
@@ -77,11 +36,13 @@ func (r *run) stop(err error) {
 // interrupted reports whether the caller wants the run to end.
 func (r *run) interrupted() bool { return r.ctx != nil && r.ctx.Err() != nil }
 
+const usualLimit = Time(10 * event.Second)
+
 // play runs the network, and looks at it in between.
 func (r *run) play(ctx context.Context, m *sampler) {
 	r.ctx = ctx
 	warm := r.s.Warm == 0
-	limit := orDefault(r.s.Until, orDefault(r.s.Limit, Time(10*event.Second)))
+	limit := orDefault(r.s.Until, orDefault(r.s.Limit, usualLimit))
 	for now := Time(0); now < limit; {
 		next := min(now+m.step, limit)
 		if !warm && next >= r.s.Warm {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/gosoftroce/rocev2/fabric/adapter"
 	"github.com/gosoftroce/rocev2/fabric/cores"
@@ -112,7 +111,7 @@ func Run(ctx context.Context, s Scenario) (*Result, error) {
 	defer c.Close()
 	r, err := newRun(&s, c.Do)
 	if err != nil {
-		return nil, s.wrong(err)
+		return nil, s.located(err)
 	}
 	m := newSampler(r)
 	r.play(ctx, m)
@@ -138,7 +137,7 @@ func Check(s Scenario) error {
 	defer c.Close()
 	s.Cores = 1
 	if _, err := newRun(&s, c.Do); err != nil {
-		return s.wrong(err)
+		return s.located(err)
 	}
 	return nil
 }
@@ -226,8 +225,7 @@ func (r *run) adapters(p *topology.Profile) error {
 	if r.tenants, err = of.tenants(); err != nil {
 		return err
 	}
-	lossy := slices.ContainsFunc(r.tenants, func(t *tenant) bool { return t.lossy })
-	cfg := adapter.Config{Seed: r.s.Seed, MinProbe: orDefault(c.MinProbe, r.s.minProbe(lossy)).duration(), ReadChunk: int(c.ReadChunk)}
+	cfg := adapter.Config{Seed: r.s.Seed, MinProbe: orDefault(c.MinProbe, r.minProbe()).duration(), ReadChunk: int(c.ReadChunk)}
 	if trace := r.s.Trace; trace != nil {
 		cfg.Trace = func(at event.Time, host int, e *qp.TraceEvent) { trace(at.Duration(), host, e) }
 	}

@@ -57,7 +57,7 @@ type Progress struct {
 
 // Network says what hosts are connected by.
 type Network struct {
-	Topology     string // pair, star, leaf-spine, fat-tree, hpcc, ring, or links: one's own
+	Topology     string // pair, star, leaf-spine, fat-tree, hpcc, ring; or links or file: one's own
 	Hosts        int    // of a star, where 0 is 2, and of links
 	Leaves       int    // of a leaf-spine
 	Spines       int
@@ -68,6 +68,12 @@ type Network struct {
 
 	Links   []Link  `toml:"link"`
 	Classes []Class `toml:"class"`
+
+	File   string // of topology "file": its text belongs into Text, see Files
+	Format string // of Text: ns3 or htsim; "": the text tells
+	Text   string // a network as other simulators have it, see package topofile
+	// Graph is a network that a program has built, in place of Topology.
+	Graph *topology.Graph `toml:"-"`
 
 	Rate    Rate // of the hosts' cables; 0: 100 Gb/s
 	UpRate  Rate `toml:"up_rate"` // between switches; 0: Rate
@@ -87,6 +93,15 @@ type Network struct {
 	Watchdog   Time    // pauses that last longer are ended; 0: none
 	Converge   Time    // from a failure to new tables; 0: 1 ms
 	Loss       float64 // share of packets that cables lose at random
+	Burst      int     // how many of these are lost together, in the mean; 0: each is by itself
+	BER        float64 // bit error rate of cables: packets with a wrong bit are dropped where they come to
+
+	// Oversubscription is how many times as much goes into a leaf from its
+	// hosts as it has ports for above: of a leaf-spine UpRate follows from
+	// it, a fat tree has fewer switches. CoreOversubscription is that of
+	// the middle of a fat tree. 0: 1.
+	Oversubscription     int
+	CoreOversubscription int `toml:"core_oversubscription"`
 }
 
 // RED are thresholds of marks: from Kmin on packets are marked with a
@@ -112,14 +127,6 @@ type Adapter struct {
 	ReadChunk   Bytes  `toml:"read_chunk"`
 }
 
-// Failure is a cable that is down from At on, and up again at Until, if no
-// other failure of it goes on.
-type Failure struct {
-	Cable int // in the order of the topology's links; hosts' cables come first
-	At    Time
-	Until Time // 0: never
-}
-
 // MostCores is the most that Scenario.Cores may be.
 const MostCores = 64
 
@@ -127,7 +134,7 @@ const MostCores = 64
 var (
 	recoveries = []string{"selective", "go-back-n"}
 	routings   = []string{"ecmp", "flowlet", "least-queue", "spray"}
-	topologies = []string{"pair", "star", "leaf-spine", "fat-tree", "hpcc", "ring", "links"}
+	topologies = []string{"pair", "star", "leaf-spine", "fat-tree", "hpcc", "ring", "links", "file"}
 )
 
 // oneOf returns the index of a name, that of the default if it is empty.
@@ -158,43 +165,6 @@ func share(setting string, v float64, parts int64) (int64, error) {
 	return int64(n), nil
 }
 
-// graph builds the topology.
-func (n *Network) graph() (*topology.Graph, error) {
-	if n.Topology == "" {
-		return nil, fmt.Errorf("network.topology says which one: there are %s", strings.Join(topologies, ", "))
-	}
-	kind, err := oneOf("network.topology", n.Topology, topologies, 0)
-	if err != nil {
-		return nil, err
-	}
-	host := topology.Cable{Rate: int64(orDefault(n.Rate, 100*Gbps)), Delay: int64(orDefault(n.Delay, Time(topology.Microsecond)))}
-	up := topology.Cable{Rate: orDefault(int64(n.UpRate), host.Rate), Delay: orDefault(int64(n.UpDelay), host.Delay)}
-	var g *topology.Graph
-	switch kind {
-	case 0:
-		g, err = topology.Pair(host)
-	case 1:
-		g, err = topology.Star(orDefault(n.Hosts, 2), host)
-	case 2:
-		g, err = topology.LeafSpine{Leaves: n.Leaves, Spines: n.Spines, HostsPerLeaf: n.HostsPerLeaf, Host: host, Up: up}.Graph()
-	case 3:
-		g, err = topology.FatTree(n.K, host)
-	case 4:
-		g, err = topology.HPCC()
-	case 6:
-		g, err = n.linked(host)
-	default:
-		g, err = topology.Ring(n.Switches, n.PerSwitch, host, up)
-	}
-	if err != nil {
-		if strings.HasPrefix(err.Error(), "network.") {
-			return nil, err
-		}
-		return nil, fmt.Errorf("network: %w", err)
-	}
-	return g, nil
-}
-
 func orDefault[T comparable](v, def T) T {
 	var zero T
 	if v == zero {
@@ -215,8 +185,7 @@ func (n *Network) plan(g *topology.Graph, seed uint64) (p topology.Plan, err err
 	if err != nil {
 		return p, err
 	}
-	loss, err := share("network.loss", n.Loss, 1e9)
-	if err != nil {
+	if err := n.noise(&p); err != nil {
 		return p, err
 	}
 	if n.RED != nil {
@@ -235,7 +204,7 @@ func (n *Network) plan(g *topology.Graph, seed uint64) (p topology.Plan, err err
 	p.Routing = [...]network.Routing{network.ECMP, network.Flowlet, network.LeastQueue, network.Spray}[routing]
 	p.Gap = network.Time(orDefault(n.FlowletGap, 50*us))
 	p.Watchdog = network.WatchdogConfig{Detect: network.Time(n.Watchdog), Restore: network.Time(n.Watchdog)}
-	p.UpDown, p.Loss, p.Seed, p.Converge = n.UpDown, uint32(loss), seed, network.Time(orDefault(n.Converge, 1000*us))
+	p.UpDown, p.Seed, p.Converge = n.UpDown, seed, network.Time(orDefault(n.Converge, 1000*us))
 	p.Tune = func(_ int32, s *network.Switch) { n.tune(s) }
 	return p, nil
 }
@@ -347,6 +316,10 @@ func (s *Scenario) others() error {
 		return errors.New("limit is for a run without until: take one of them out")
 	case n.FlowletGap != 0 && n.Routing != "flowlet":
 		return errors.New(`network.flowlet_gap is for routing = "flowlet"`)
+	case n.Burst != 0 && n.Loss == 0 && n.Topology != "file" && !slices.ContainsFunc(n.Links, func(l Link) bool { return l.Loss > 0 }):
+		return errors.New("network.burst says how many packets are lost together, and without loss none are")
+	case n.Oversubscription != 0 && n.UpRate != 0:
+		return errors.New("network.oversubscription says what up_rate is: take one of them out")
 	case n.Lossy && n.Watchdog != 0:
 		return errors.New("network.watchdog ends pauses, and there are none with lossy")
 	case n.Lossy && n.Alpha != nil:
@@ -361,11 +334,17 @@ func (s *Scenario) others() error {
 		{"switches", n.Switches != 0, "ring links"},
 		{"per_switch", n.PerSwitch != 0, "ring"},
 		{"link", len(n.Links) > 0, "links"},
-		{"class", len(n.Classes) > 0, "star leaf-spine fat-tree hpcc ring links"},
+		{"class", len(n.Classes) > 0, "star leaf-spine fat-tree hpcc ring links file"},
+		{"file, format or text", n.File != "" || n.Format != "" || n.Text != "", "file"},
 		{"rate or delay", n.Rate != 0 || n.Delay != 0, "pair star leaf-spine fat-tree ring links"},
 		{"up_rate or up_delay", up, "leaf-spine ring"},
-		{"routing, up_down, cut_through, lossy, watchdog, buffer, queue_max, alpha or red", switches, "star leaf-spine fat-tree hpcc ring links"},
+		{"oversubscription", n.Oversubscription != 0, "leaf-spine fat-tree"},
+		{"core_oversubscription", n.CoreOversubscription != 0, "fat-tree"},
+		{"routing, up_down, cut_through, lossy, watchdog, buffer, queue_max, alpha or red", switches, "star leaf-spine fat-tree hpcc ring links file"},
 	})
+	for i := 0; i < len(s.Failures) && err == nil; i++ {
+		err = s.Failures[i].others(i + 1)
+	}
 	return join(err, s.othersOfTraffic())
 }
 
@@ -386,17 +365,4 @@ func unused(of, kind string, known []string, settings []setting) error {
 		}
 	}
 	return nil
-}
-
-// minProbe is the default of Adapter.MinProbe. Where something is lost it is
-// IRN's: a quarter of the 320 µs of its high timeout. In a network whose
-// classes pause, and whose cables neither lose nor fail, silence says that a
-// queue is long: there it is that of devices over sockets. drops says that a
-// traffic has a class of its own which does not pause.
-func (s *Scenario) minProbe(drops bool) Time {
-	lossy := func(l Link) bool { return l.Loss > 0 }
-	if n := &s.Network; drops || n.Lossy || n.Loss > 0 || slices.ContainsFunc(n.Links, lossy) || n.Watchdog > 0 || s.Adapter.DSCP > 0 || len(s.Failures) > 0 {
-		return 80 * us
-	}
-	return 1000 * us
 }

@@ -7,15 +7,6 @@ import (
 	"testing"
 )
 
-func parsed(t *testing.T, text string) Scenario {
-	t.Helper()
-	s, err := Parse([]byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
-
 const twoClasses = `
 until = "5ms"
 warm = "1ms"

@@ -124,7 +124,13 @@ func (f *Flow) waits() string {
 
 // nameOf returns the name of a node.
 func (r *run) nameOf(node int) string {
-	if hosts := int(r.g.Hosts()); node >= hosts {
+	if hosts := int(r.g.Hosts()); r.g.IsBond(int32(node)) {
+		for _, p := range r.g.Ports(int32(node)) {
+			if r.g.IsHost(p.Peer) {
+				return fmt.Sprintf("the adapter of host %d", p.Peer)
+			}
+		}
+	} else if node >= hosts {
 		return fmt.Sprintf("switch %d", node-hosts)
 	}
 	return fmt.Sprintf("host %d", node)

@@ -26,6 +26,9 @@ var notZero = map[string]string{
 	"network.flowlet_gap": "above 0; left out, it is 50us",
 	"network.converge":    "above 0; left out, it is 1ms",
 
+	"network.oversubscription":      "1 to 1000; left out, it is 1, or what up_rate says",
+	"network.core_oversubscription": "1 to 1000; left out, it is 1",
+
 	"adapter.mtu":        "256, 512, 1024, 2048 or 4096; left out, it is 4096",
 	"adapter.dscp":       "1 to 63; left out, it is the profile's",
 	"adapter.window":     "above 0, and at most 1GiB; left out, it is the adapter's own",
@@ -46,7 +49,13 @@ var notZero = map[string]string{
 	"traffic.ranks":    "2 to the number of hosts; left out, it is all hosts",
 	"traffic.until":    "above 0; left out, it is that of the scenario",
 	"traffic.src_port": "49152 to 65535; left out, it is chosen from the connection",
-	"failure.until":    "after at; left out, the cable stays down",
+
+	"failure.rate":  "1Mb/s to the rate of the cable",
+	"failure.delay": "above 0: so much is added",
+	"failure.loss":  "above 0, and at most 1: this share is lost more",
+	"failure.until": "after at; left out, the cable stays down",
+	"failure.every": "above 0, with for; left out, it comes once",
+	"failure.for":   "above 0, and below every",
 }
 
 const hostsOfStar = "2 to 65535"
@@ -67,7 +76,7 @@ func (s *Scenario) zerosIn(table reflect.Value, path, name string) error {
 		switch {
 		case v.Kind() == reflect.Struct:
 			err = s.zerosIn(v, at, full)
-		case v.Kind() == reflect.Slice:
+		case v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.Struct:
 			for i := 0; i < v.Len() && err == nil; i++ {
 				err = s.zerosIn(v.Index(i), fmt.Sprintf("%s.%d", at, i), full)
 			}

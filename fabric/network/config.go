@@ -44,6 +44,13 @@ type Cable struct {
 	Rate  int64  // bit/s
 	Delay Time   // of one direction
 	Loss  uint32 // of 1e9 packets, at random
+	// Burst is how many packets are lost together, in the mean, with the
+	// share Loss of all; 0: each is by itself.
+	Burst uint32
+	// BER is the rate of bits that are wrong, of 1e18. A packet with one is
+	// dropped where it comes to, by its FCS; a cut-through switch sends it
+	// on. Pauses come through.
+	BER uint64
 }
 
 // Table says where a switch sends packets. Set has, for each host, an index in
@@ -168,15 +175,27 @@ func (c *Config) checkCable(k *Cable) error {
 			return fmt.Errorf("end %d is no node: there are %d hosts and then %d switches", n, c.Hosts, len(c.Switches))
 		}
 	}
-	switch {
-	case k.A == k.B:
+	if k.A == k.B {
 		return fmt.Errorf("both ends are node %d", k.A)
+	}
+	return k.check()
+}
+
+// check says what is wrong with what a cable is like.
+func (k *Cable) check() error {
+	switch {
 	case k.Rate < 1e6 || k.Rate > 8e12:
 		return fmt.Errorf("rate of %d bit/s: it must be 1 Mb/s to 8 Tb/s", k.Rate)
 	case k.Delay < 0 || k.Delay > event.Second:
 		return fmt.Errorf("delay of %v: it must be 0 to 1 s", k.Delay)
 	case k.Loss > billion:
 		return fmt.Errorf("loss of %d packets of 1e9", k.Loss)
+	case k.BER > quintillion:
+		return fmt.Errorf("bit error rate of %d of 1e18", k.BER)
+	case k.Burst > million:
+		return fmt.Errorf("bursts of %d lost packets: they have at most %d", k.Burst, million)
+	case k.bursty() && uint64(k.Loss)*(uint64(k.Burst)+1) > uint64(k.Burst)*billion:
+		return fmt.Errorf("bursts of %d lost packets: then at most %d of %d are lost", k.Burst, k.Burst, k.Burst+1)
 	}
 	return nil
 }

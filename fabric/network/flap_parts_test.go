@@ -78,6 +78,7 @@ func flaps(t *testing.T, seed uint64, parts int, look bool) (f flapped) {
 	for i := range c.Cables {
 		c.Cables[i].Delay += Time(below(1000)) * event.Picosecond
 	}
+	noisy(&c, seed)
 	k := cores.New(parts)
 	defer k.Close()
 	c.Seed, c.Parts, c.Parallel = seed, parts, k.Do
@@ -113,6 +114,7 @@ func flaps(t *testing.T, seed uint64, parts int, look bool) (f flapped) {
 		})
 		n.At(back, func() { n.SetCable(i, true) })
 	}
+	wear(t, n, &c, seed)
 	for step := Time(0); look && step < 200*event.Microsecond; step += 1 + Time(r.Uint64n(uint64(3*event.Microsecond))) {
 		n.Run(step)
 		if i := below(30); i < len(c.Cables) && !n.Up(i) { // not by a script
@@ -142,6 +144,56 @@ func flaps(t *testing.T, seed uint64, parts int, look bool) (f flapped) {
 		f.came += fmt.Sprintf(", seen %x", seen.Sum())
 	}
 	return f
+}
+
+// noisy has some cables lose packets in bursts, and have bit errors.
+func noisy(c *Config, seed uint64) {
+	r := event.NewRand(seed, 33)
+	for i := range c.Cables {
+		k := &c.Cables[i]
+		switch r.Uint64n(6) {
+		case 0:
+			k.BER = r.Uint64n(quintillion / 1_000_000)
+		case 1:
+			k.Loss, k.Burst = uint32(r.Uint64n(billion/10)), uint32(r.Uint64n(20))
+		}
+	}
+}
+
+// wear has cables be slower, longer or worse for some time, or lose all that
+// one end sends, in the midst of the flaps.
+func wear(t *testing.T, n *Network, c *Config, seed uint64) {
+	r := event.NewRand(seed, 32)
+	below := func(n int) int { return int(r.Uint64n(uint64(n))) }
+	set := func(i int, cond Condition) func() {
+		return func() {
+			if err := n.SetCondition(i, cond); err != nil {
+				t.Errorf("%+v: %v", cond, err)
+			}
+		}
+	}
+	for range 20 {
+		i := below(len(c.Cables))
+		at := Time(below(120_000_000))
+		var cond Condition
+		switch below(5) {
+		case 0:
+			cond.Rate = int64(1+below(100)) * gbit
+		case 1:
+			cond.Delay = Time(below(1_000_000))
+		case 2:
+			cond.Loss = uint32(below(billion / 2))
+		case 3:
+			cond.Void[below(2)] = true
+		case 4:
+			cond = Condition{gbit, Time(below(1_000_000)), billion / 10, [2]bool{below(2) == 0, below(2) == 0}}
+		}
+		n.At(at, set(i, cond))
+		n.At(at+Time(below(60_000_000)), set(i, Condition{}))
+	}
+	for i := range c.Cables {
+		n.At(190*event.Microsecond, set(i, Condition{})) // those of one cable overlap
+	}
 }
 
 // note notes what there is at a cable that goes down.

@@ -32,11 +32,13 @@ type link struct {
 	cut        bool  // the far end is in another part:
 	farCuts    bool  // it is a cut-through switch
 	farPart    uint8 // its part
+	void       bool  // all that is sent is lost, see Condition
 
 	pausedSince Time
 	stats       LinkStats
 
-	_ [16]byte
+	noise *noise // nil: there is none
+	_     [8]byte
 }
 
 func (k *link) setRate(rate int64) {
@@ -173,15 +175,35 @@ func (a *part) send(l, i uint32, more bool, d *event.Digest) {
 	if a.tapped {
 		a.sight(k, s)
 	}
+	if k.void {
+		a.vanish(i, d)
+		return
+	}
 	if k.loss != 0 && s.kind == data && k.rand.Uint64n(billion) < uint64(k.loss) {
 		a.drop(i, CableLoss, d)
 		return
+	}
+	if k.noise != nil && s.kind == data {
+		if k.noise.loses() {
+			a.drop(i, CableLoss, d)
+			return
+		}
+		s.bad = s.bad || k.noise.spoils(s.Size)
 	}
 	if k.cut {
 		a.post(l, i)
 		return
 	}
 	a.fly(l, i, k.arrival(s, k.farCuts))
+}
+
+// vanish loses what is sent into the void.
+func (a *part) vanish(i uint32, d *event.Digest) {
+	if a.slots.all[i].kind == pause {
+		a.slots.put(i)
+	} else {
+		a.drop(i, CableDown, d)
+	}
 }
 
 // fly puts a packet among those that are on a cable to a node of this part,
@@ -217,6 +239,9 @@ func (a *part) arrive(l uint32) {
 		a.q.Schedule(a.source.arrive(l), r.arrival(&a.slots.all[next], r.cutThrough))
 	}
 	switch {
+	case s.bad && (!r.cutThrough || s.at <= a.q.Now()):
+		// A switch that cuts through has sent on what it has not seen.
+		a.drop(i, Corrupted, a.net.digestOf(int(r.node)))
 	case s.kind == pause:
 		a.setPaused(l^1, r.paused&^s.DSCP|s.Hops)
 		a.slots.put(i)

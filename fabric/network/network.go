@@ -25,12 +25,10 @@ type Network struct {
 	mtu      int
 	tap      func(Sight)
 
-	up       []bool // cables
-	reroute  func([]bool) []Table
-	converge Time
-	scripts  heap.Heap[Time, func()]
-	played   uint64 // scripts, between windows
-	err      error
+	changes changes
+	scripts heap.Heap[Time, func()]
+	played  uint64 // scripts, between windows
+	err     error
 }
 
 // host is what the network knows of one.
@@ -61,11 +59,12 @@ func New(c Config) (*Network, error) {
 		return nil, err
 	}
 	n := &Network{
-		mtu: c.MTU, reroute: c.Reroute, converge: c.Converge, parts: windows{parallel: c.Parallel},
+		mtu: c.MTU, parts: windows{parallel: c.Parallel},
 		source: sources{2 * len(c.Cables), c.Hosts, len(c.Switches)},
 		hosts:  make([]host, c.Hosts), switches: make([]swtch, len(c.Switches)),
-		links: make([]link, 2*len(c.Cables)), up: make([]bool, len(c.Cables)),
+		links: make([]link, 2*len(c.Cables)),
 	}
+	n.changes = changes{n: n, up: make([]bool, len(c.Cables)), own: map[int]Cable{}, reroute: c.Reroute, converge: c.Converge}
 	if err := n.divide(&c); err != nil {
 		return nil, err
 	}
@@ -97,12 +96,15 @@ func setClasses(m *[64]uint8, from []uint8) {
 // plug connects the two ends of a cable.
 func (n *Network) plug(i int, c *Config) {
 	cable := &c.Cables[i]
-	n.up[i] = true
+	n.changes.up[i] = true
 	for side, node := range []int{cable.A, cable.B} {
 		l := uint32(2*i + side)
 		k := &n.links[l]
 		*k = link{node: uint32(node), up: true, rate: cable.Rate, delay: cable.Delay, loss: cable.Loss,
-			rand: event.NewRand(c.Seed, uint64(l)<<8|streamCable)}
+			rand: event.NewRand(c.Seed, uint64(l)<<8|streamCable), noise: cable.newNoise(c.Seed, l)}
+		if cable.bursty() {
+			k.loss = 0 // it is that of the noise
+		}
 		k.setRate(cable.Rate)
 		k.port = uint16(len(*n.ports(node)))
 		*n.ports(node) = append(*n.ports(node), l)
@@ -126,6 +128,7 @@ const (
 	streamCable = iota + 1
 	streamSwitch
 	streamHash
+	streamNoise
 )
 
 // ports returns where the transmitters of a node are listed.

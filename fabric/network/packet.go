@@ -44,6 +44,7 @@ type Packet struct {
 	Hops     uint8  // hop limit; 0 stands for 64
 
 	kind uint8
+	bad  bool   // a bit is wrong
 	in   uint16 // port by which the packet came into its switch
 }
 
@@ -77,12 +78,13 @@ const (
 	CableLoss                // Cable.Loss
 	CableDown                // on a cable, or queued for it, that was down
 	Watchdog                 // queued where the watchdog saw a storm of pauses
+	Corrupted                // a bit was wrong: the FCS said so where the packet came to
 	NumDrops
 )
 
 var dropNames = [NumDrops]string{
 	"egress_full", "ingress_full", "headroom_full", "hop_limit", "no_route",
-	"misrouted", "too_long", "cable_loss", "cable_down", "watchdog",
+	"misrouted", "too_long", "cable_loss", "cable_down", "watchdog", "corrupted",
 }
 
 // String returns the name of the counter.

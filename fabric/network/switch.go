@@ -120,8 +120,13 @@ func newProfile(classes *[NumClasses]Class, mtu int64) *profile {
 // setTable puts a table in force.
 func (sw *swtch) setTable(t *Table) {
 	sw.table = *t
-	sw.fastest = make([]int64, len(t.Sets))
-	for i, set := range t.Sets {
+	sw.setFastest()
+}
+
+// setFastest computes fastest for the rates that cables have.
+func (sw *swtch) setFastest() {
+	sw.fastest = make([]int64, len(sw.table.Sets))
+	for i, set := range sw.table.Sets {
 		for _, p := range set {
 			sw.fastest[i] = max(sw.fastest[i], sw.link(int(p)).rate)
 		}

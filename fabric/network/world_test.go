@@ -173,11 +173,11 @@ func live(t *testing.T, seed uint64, look bool, parts int) (*Network, uint64, ui
 		n.Kick(i, 0)
 	}
 	for range r.Uint64n(6) {
-		i := int(r.Uint64n(uint64(len(n.up))))
+		i := int(r.Uint64n(uint64(len(n.changes.up))))
 		n.At(Time(r.Uint64n(uint64(100*event.Microsecond))), func() { n.SetCable(i, !n.Up(i)) })
 	}
 	n.At(event.Millisecond, func() {
-		for i := range n.up {
+		for i := range n.changes.up {
 			n.SetCable(i, true)
 		}
 	})

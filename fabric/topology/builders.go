@@ -103,12 +103,22 @@ func switches(b *Builder, n, tier int) int32 {
 // links to core switches j*k/2 to (j+1)*k/2-1. The edge switches are numbered
 // first, then the aggregation switches, both by pod, then the core.
 func FatTree(k int, c Cable) (*Graph, error) {
+	return Oversubscribed(k, 1, 1, c)
+}
+
+// Oversubscribed returns a fat tree with fewer ways up: an edge switch has one
+// port up for edge ports down, and an aggregation switch one for core ports.
+// Some of the k ports of a switch are free then. Both divide k/2.
+func Oversubscribed(k, edge, core int, c Cable) (*Graph, error) {
 	if k < 2 || k%2 != 0 || k > 128 {
 		return nil, fmt.Errorf("topology: a fat tree of switches with %d ports; it takes an even number from 2 to 128", k)
 	}
 	half := k / 2
+	if edge < 1 || core < 1 || half%edge != 0 || half%core != 0 {
+		return nil, fmt.Errorf("topology: a fat tree of switches with %d ports that is oversubscribed %d:1 at the edge and %d:1 above: both divide %d", k, edge, core, half)
+	}
 	return clos{
-		pods: k, edges: half, aggs: half, coresPerAgg: half, hosts: half,
+		pods: k, edges: half, aggs: half / edge, coresPerAgg: half / core, hosts: half,
 		host: c, edge: c, core: c,
 	}.graph()
 }

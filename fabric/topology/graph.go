@@ -21,6 +21,8 @@ type Cable struct {
 	Rate  int64  // bits per second
 	Delay int64  // picoseconds from one end to the other
 	Loss  uint32 // packets of 10^9 that it loses at random, beside Plan.Loss
+	Burst uint32 // how many it loses together, see network.Cable; 0: Plan.Burst
+	BER   uint64 // bits of 10^18 that are wrong, beside Plan.BER
 }
 
 // Gbps is a rate of 10^9 bits per second. Microsecond is a delay in
@@ -48,6 +50,7 @@ type Port struct {
 // change, so it may be shared.
 type Graph struct {
 	hosts int32
+	bonds int32   // switches, the last ones, see Bond
 	tiers []uint8 // of each node; a host has 0
 	links []Link
 	first []int32 // where the ports of a node begin
@@ -55,6 +58,9 @@ type Graph struct {
 	// ends has the port number of each end of each link: A, then B.
 	ends []uint16
 	rate int64
+
+	names []string         // of nodes; nil: they have none
+	named map[string]int32 // only looked up
 }
 
 // Hosts returns the number of hosts, and Nodes that of hosts and switches.
@@ -73,7 +79,7 @@ func (g *Graph) HostRate() int64 { return g.rate }
 func (g *Graph) IsHost(node int32) bool { return node < g.hosts }
 
 // Tier returns how far above the hosts a switch stands: 1 for a leaf, 2 for
-// the switches above it. A host has 0.
+// the switches above it. A host has 0, and so has a bond.
 func (g *Graph) Tier(node int32) int { return int(g.tiers[node]) }
 
 // Links returns all links, by number. The caller does not change them.
@@ -169,6 +175,8 @@ func (b *Builder) Link(x, y int32, c Cable) int32 {
 		b.fail("topology: the link from node %d to node %d has %d bit/s; a rate is 1 to %d bit/s", x, y, c.Rate, int64(MaxRate))
 	case c.Loss > 1e9:
 		b.fail("topology: the link from node %d to node %d loses %d packets of 10^9", x, y, c.Loss)
+	case c.BER > 1e18:
+		b.fail("topology: the link from node %d to node %d has %d wrong bits of 10^18", x, y, c.BER)
 	case c.Delay < 0 || c.Delay > MaxDelay:
 		b.fail("topology: the link from node %d to node %d has a delay of %d ps; a delay is 0 to %d ps", x, y, c.Delay, int64(MaxDelay))
 	case len(b.links) >= MaxLinks:
@@ -181,15 +189,18 @@ func (b *Builder) Link(x, y int32, c Cable) int32 {
 	return int32(len(b.links) - 1)
 }
 
-// Graph returns the network, or the first mistake. Every host must have one
-// link: an adapter with two ports is two hosts.
+// Graph returns the network, or the first mistake. Every host must have a link.
+// One with several has a Bond. An adapter whose ports have addresses of their
+// own is several hosts.
 func (b *Builder) Graph() (*Graph, error) {
+	bonds := b.bond()
 	if b.err != nil {
 		return nil, b.err
 	}
 	nodes := len(b.tiers)
 	g := &Graph{
 		hosts: b.hosts,
+		bonds: bonds,
 		tiers: b.tiers,
 		links: b.links,
 		first: make([]int32, nodes+1),
@@ -202,8 +213,8 @@ func (b *Builder) Graph() (*Graph, error) {
 	}
 	for n := range nodes {
 		count := g.first[n+1]
-		if int32(n) < g.hosts && count != 1 {
-			return nil, fmt.Errorf("topology: host %d has %d links; a host has one", n, count)
+		if int32(n) < g.hosts && count == 0 {
+			return nil, errNoLink(n)
 		}
 		if count > MaxPorts {
 			return nil, fmt.Errorf("topology: node %d has %d links; a node has at most %d", n, count, MaxPorts)

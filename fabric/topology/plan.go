@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 
@@ -25,6 +26,8 @@ type Plan struct {
 	// Static leaves the tables as they are, whatever links fail.
 	Static bool
 	Loss   uint32 // of each link: packets of 10^9
+	Burst  uint32 // how many are lost together, see network.Cable
+	BER    uint64 // of each link: bits of 10^18
 	MTU    int    // network.Config.MTU; 0: its default
 	Seed   uint64
 }
@@ -50,11 +53,15 @@ func (g *Graph) Network(p Plan) (network.Config, error) {
 		if p.Tune != nil {
 			p.Tune(s, &sw)
 		}
+		if g.IsBond(s) {
+			sw.CutThrough, sw.Routing = true, network.ECMP
+		}
 		c.Switches = append(c.Switches, sw)
 	}
 	for _, l := range g.links {
 		c.Cables = append(c.Cables, network.Cable{
 			A: int(l.A), B: int(l.B), Rate: l.Rate, Delay: event.Time(l.Delay), Loss: both(p.Loss, l.Loss),
+			Burst: cmp.Or(l.Burst, p.Burst), BER: min(p.BER+l.BER, 1e18),
 		})
 	}
 	routes := g.Shortest

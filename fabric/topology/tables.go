@@ -174,14 +174,14 @@ func (g *Graph) Shortest(failed LinkSet) *Tables {
 	queue := make([]int32, 0, g.Switches())
 	var ports []uint16
 	for group, leaf := range t.leaf {
-		fabric.distances(leaf-g.hosts, distance, queue)
+		fabric.distances(leaf-g.hosts, g.Switches()-g.bonds, distance, queue)
 		for s := range g.Switches() {
 			if distance[s] == far || distance[s] == 0 {
 				continue
 			}
 			ports = ports[:0]
 			for _, e := range fabric.of(s) {
-				if distance[e.to] == distance[s]-1 {
+				if distance[e.to] == distance[s]-1 && (e.to == leaf-g.hosts || !g.IsBond(e.to+g.hosts)) {
 					ports = append(ports, e.port)
 				}
 			}
@@ -208,11 +208,15 @@ func (f *fabric) of(s int32) []edge { return f.edges[f.first[s]:f.first[s+1]] }
 
 func (f *fabric) size() int32 { return int32(len(f.first) - 1) }
 
-func (g *Graph) fabric(failed LinkSet) *fabric {
+func (g *Graph) fabric(failed LinkSet) *fabric { return g.without(failed, 0) }
+
+// without is fabric without the links of the last switches.
+func (g *Graph) without(failed LinkSet, last int32) *fabric {
 	f := &fabric{first: make([]int32, g.Switches()+1)}
+	end := g.Nodes() - last
 	for s := range g.Switches() {
 		for i, p := range g.Ports(s + g.hosts) {
-			if !g.IsHost(p.Peer) && !failed.Has(p.Link) {
+			if !g.IsHost(p.Peer) && !failed.Has(p.Link) && max(p.Peer, s+g.hosts) < end {
 				f.edges = append(f.edges, edge{to: p.Peer - g.hosts, port: uint16(i)})
 			}
 		}
@@ -221,9 +225,9 @@ func (g *Graph) fabric(failed LinkSet) *fabric {
 	return f
 }
 
-// distances computes how many hops each switch is from one. The queue is
-// memory to work in.
-func (f *fabric) distances(from int32, distance, queue []int32) {
+// distances computes how many hops each switch is from one. No way leads through
+// another switch from bonds on. The queue is memory to work in.
+func (f *fabric) distances(from, bonds int32, distance, queue []int32) {
 	for s := range distance {
 		distance[s] = far
 	}
@@ -231,6 +235,9 @@ func (f *fabric) distances(from int32, distance, queue []int32) {
 	queue = append(queue[:0], from)
 	for i := 0; i < len(queue); i++ {
 		s := queue[i]
+		if s >= bonds && s != from {
+			continue
+		}
 		for _, e := range f.of(s) {
 			if distance[e.to] == far {
 				distance[e.to] = distance[s] + 1

@@ -21,7 +21,7 @@ func (g *Graph) UpDown(failed LinkSet) *Tables {
 	t := newTables(g, failed)
 	f := g.fabric(failed)
 	u := upDown{t: t, f: f, in: interner{t: t, sets: map[string]uint32{}}}
-	u.order = newRanking(g, f, t.leaf).order()
+	u.order = newRanking(g, failed, t.leaf).order()
 	u.rank = make([]int32, f.size())
 	for i, s := range u.order {
 		u.rank[s] = int32(i)
@@ -123,10 +123,28 @@ type ranking struct {
 	covered []bool
 }
 
-func newRanking(g *Graph, f *fabric, leaves []int32) *ranking {
+// newRanking ranks the switches without the links of bonds: no way leads
+// through one. The switches that those are attached to stand for them.
+func newRanking(g *Graph, failed LinkSet, leaves []int32) *ranking {
+	f := g.without(failed, g.bonds)
 	r := &ranking{f: f, rank: make([]int32, f.size()), covered: make([]bool, f.size())}
+	known := make([]bool, f.size())
+	add := func(s int32) {
+		if !known[s] {
+			known[s] = true
+			r.leaves = append(r.leaves, s)
+		}
+	}
 	for _, l := range leaves {
-		r.leaves = append(r.leaves, l-g.hosts)
+		add(l - g.hosts)
+		if !g.IsBond(l) {
+			continue
+		}
+		for _, p := range g.Ports(l) {
+			if !g.IsHost(p.Peer) && !failed.Has(p.Link) {
+				add(p.Peer - g.hosts)
+			}
+		}
 	}
 	for s := range f.size() {
 		r.list = append(r.list, s)

@@ -61,18 +61,19 @@ var layers = map[string][]string{
 	"fabric": {"rocev2", "transport", "internal/heap"},
 
 	// The network in virtual time, which knows no packet formats.
-	"fabric/event":    {},
-	"fabric/network":  {"fabric/event", "internal/heap"},
-	"fabric/cores":    {}, // goroutines, for those that run a network: it is a parameter there
-	"fabric/adapter":  {"fabric/event", "fabric/network", "rocev2/clock", "rocev2", "ib", "memreg", "qp", "qp/cc", "hca/engine", "transport", "internal/heap"},
-	"fabric/topology": {"fabric/event", "fabric/network"},
-	"fabric/traffic":  {},
+	"fabric/event":             {},
+	"fabric/network":           {"fabric/event", "internal/heap"},
+	"fabric/cores":             {}, // goroutines, for those that run a network: it is a parameter there
+	"fabric/adapter":           {"fabric/event", "fabric/network", "rocev2/clock", "rocev2", "ib", "memreg", "qp", "qp/cc", "hca/engine", "transport", "internal/heap"},
+	"fabric/topology":          {"fabric/event", "fabric/network"},
+	"fabric/topology/topofile": {"fabric/topology"}, // files of other simulators
+	"fabric/traffic":           {},
 
 	"fabric/traffic/tracefile": {}, // files of other simulators
 	"fabric/traffic/chakra":    {},
 
 	"fabric/plot": {},
-	"fabric/lab": {"fabric/event", "fabric/cores", "fabric/network", "fabric/topology", "fabric/traffic", "fabric/traffic/tracefile", "fabric/traffic/chakra", "fabric/adapter", "fabric/plot",
+	"fabric/lab": {"fabric/event", "fabric/cores", "fabric/network", "fabric/topology", "fabric/topology/topofile", "fabric/traffic", "fabric/traffic/tracefile", "fabric/traffic/chakra", "fabric/adapter", "fabric/plot",
 		"ib", "rocev2", "qp", "qp/cc", "qp/trace", "hca/engine", "internal/closest", "internal/tomllines"},
 	"fabric/sweep": {"fabric/lab"},                                                                                                      // many runs of a scenario
 	"fabric/world": {"fabric/event", "fabric/network", "rocev2/clock", "hca/task", "rocev2", "hca/engine", "transport", "hca", "verbs"}, // above the verbs: it runs programs
