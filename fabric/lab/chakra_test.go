@@ -215,7 +215,7 @@ func TestMistakesOfTraces(t *testing.T) {
 		`it is of rank 1, and in the trace of another one`:                                      {Traffic{}, []*tracer{send("comm_dst", 1, "comm_src", 1), idle()}},
 		"rank 0 has 1 sends to rank 1 with tag 0, which has 0 receives":                         {Traffic{}, []*tracer{send("comm_dst", 1), idle()}},
 		"rank 0 has 1 sends to rank 1 with tag 3, which has 0 receives":                         {Traffic{}, []*tracer{send("comm_dst", 1, "comm_tag", 3), recv("comm_src", 0, "comm_tag", 4)}},
-		"it has 4294967296 bytes: at most 1GiB":                                                 {Traffic{}, []*tracer{send("comm_dst", 1, "comm_size", 1<<32), recv("comm_src", 0)}},
+		"it has 1073741825 bytes: at most 1GiB":                                                 {Traffic{}, []*tracer{send("comm_dst", 1, "comm_size", 1<<30+1), recv("comm_src", 0)}},
 		`rank 1, node 1, "n1": rank 0 has no such collective of group ""`:                       {Traffic{}, []*tracer{idle(), coll()}},
 		`rank 1 has 0 collectives of group "", and rank 0 has 1`:                                {Traffic{}, []*tracer{coll(), idle()}},
 		`ALL_GATHER of 5 bytes; of rank 0 the same of group "" is ALL_REDUCE of`:                {Traffic{}, []*tracer{coll("comm_size", 5), coll("comm_size", 5, "comm_type", etAllGather)}},
