@@ -7,12 +7,14 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/gosoftroce/rocev2/fabric/lab"
+	"github.com/gosoftroce/rocev2/fabric/traffic/chakra"
 	"github.com/gosoftroce/rocev2/internal/tomllines"
 )
 
@@ -59,9 +61,7 @@ A table has the medians over the seeds and compares the values of the settings,
 seed by seed. With --out each run leaves a line in runs.jsonl, and the same
 command goes on where it was interrupted. --shard plays a part of the runs, on
 another machine, and --merge puts the parts together.
-docs/fabric.md explains what there is to be seen, docs/fabric-networks.md how to
-bring one's own network, also from a file of ns-3 or htsim, and what may fail,
-docs/fabric-results.md the files.`,
+docs/fabric.md explains all of it, also networks and traffic of one's own.`,
 		Example: `  rocev2 sim incast
   rocev2 sim incast --print > my.toml
   rocev2 sim my.toml --seed 7 --out result --cores 2
@@ -197,15 +197,36 @@ func withFiles(text []byte, name string) ([]byte, error) {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	for setting, file := range files {
-		list, err := os.ReadFile(filepath.Join(filepath.Dir(name), file))
+		list, err := fileText(filepath.Join(filepath.Dir(name), file))
 		if err != nil {
 			return nil, fmt.Errorf("%s: %s: %w", name, setting, err)
 		}
-		if text, err = lab.Set(text, setting, string(list)); err != nil {
+		if text, err = lab.Set(text, setting, list); err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 	}
 	return text, nil
+}
+
+// fileText returns the text of a file, or with %d in its name that of traces of
+// ranks 0, 1 and so on, up to the first that is not there.
+func fileText(name string) (string, error) {
+	if !strings.Contains(name, "%d") {
+		b, err := os.ReadFile(name)
+		return string(b), err
+	}
+	var traces [][]byte
+	for {
+		b, err := os.ReadFile(strings.Replace(name, "%d", strconv.Itoa(len(traces)), 1))
+		switch {
+		case err == nil:
+			traces = append(traces, b)
+		case errors.Is(err, fs.ErrNotExist) && len(traces) > 0:
+			return chakra.Pack(traces), nil
+		default:
+			return "", err
+		}
+	}
 }
 
 // withSeed returns the text of a scenario with another seed, so that what --out

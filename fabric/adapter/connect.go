@@ -27,6 +27,10 @@ type Connection struct {
 	Timeout      uint8      // local ACK timeout, code of IBTA 9.7.6.1.3; 0: 14, which is 67 ms
 	Retries      int        // 0: 7; negative: none
 
+	// Rate bounds how fast each side sends data, in kb/s on the wire; 0:
+	// it does not. See ib.Attr.RateLimit.
+	Rate uint32
+
 	// Congestion makes the congestion control of each side; nil: a window.
 	Congestion func() cc.Controller
 }
@@ -145,6 +149,11 @@ func (q *QP) ready(c *Connection, psn, peerPSN rocev2.PSN) error {
 	for i := range steps {
 		if err := q.h.e.Modify(q.q, &steps[i].a, steps[i].mask); err != nil {
 			return fmt.Errorf("adapter: host %d: to state %v: %w", q.h.number, steps[i].a.State, err)
+		}
+	}
+	if c.Rate > 0 { // timers are exact here: one packet at a time
+		if err := q.h.e.Modify(q.q, &ib.Attr{RateLimit: c.Rate, RateBurst: 1}, ib.AttrRateLimit); err != nil {
+			return fmt.Errorf("adapter: host %d: to a rate of %d kb/s: %w", q.h.number, c.Rate, err)
 		}
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"github.com/gosoftroce/rocev2/fabric/event"
 	"github.com/gosoftroce/rocev2/fabric/network"
 	"github.com/gosoftroce/rocev2/hca/engine"
+	"github.com/gosoftroce/rocev2/internal/heap"
 	"github.com/gosoftroce/rocev2/memreg"
 	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/rocev2/clock"
@@ -30,8 +31,9 @@ type Host struct {
 	delivering bool
 	returns    []header // of packets that were trimmed, to go back
 
-	echoes map[echoKey]*echo // with Config.Telemetry; only looked up
-	sent   uint8             // packets, of Config.PerPacket
+	echoes map[echoKey]*echo             // with Config.Telemetry; only looked up
+	sent   uint8                         // packets, of Config.PerPacket
+	tasks  heap.Heap[event.Time, func()] // see At
 }
 
 // Number returns the number of the host in its network.
@@ -140,6 +142,7 @@ func (h *Host) Receive(now event.Time, _ int, p *network.Packet) {
 // Timer implements network.Host.
 func (h *Host) Timer(now event.Time) {
 	h.timer = 0
+	h.runTasks(now)
 	h.e.Advance(toClock(now))
 	h.after()
 }
@@ -154,9 +157,13 @@ func (h *Host) after() {
 	h.arm()
 }
 
-// arm has the network call Timer when the engine wants it.
+// arm has the network call Timer when the engine wants it, or a task is due.
 func (h *Host) arm() {
-	if at, ok := h.e.Deadline(); ok && at != h.timer {
+	at, ok := h.e.Deadline()
+	if task, any := h.tasks.Min(); any && (!ok || toClock(task) < at) {
+		at, ok = toClock(task), true
+	}
+	if ok && at != h.timer {
 		h.timer = at
 		h.a.net.SetTimer(int(h.number), fromClock(at))
 	}

@@ -1,156 +1,203 @@
 package lab
 
 import (
+	"encoding/csv"
+	"errors"
 	"fmt"
+	"io"
+	"strconv"
+	"strings"
 
-	"github.com/gosoftroce/rocev2/fabric/adapter"
 	"github.com/gosoftroce/rocev2/fabric/event"
 	"github.com/gosoftroce/rocev2/fabric/traffic"
-	"github.com/gosoftroce/rocev2/ib"
 )
 
-// collective is an all-reduce under way: each host is a rank. What a rank sends
-// in a round goes as a WRITE with immediate data, which is the round; it begins
-// the next round when what it receives has arrived.
-type collective struct {
-	r     *run
-	plan  traffic.Collective
-	conns map[int64]*connection // by the ranks; only looked up
-	round []int                 // of each rank
-	sent  []int                 // messages of each rank that have not completed
-	got   []map[int]bool        // by rank: rounds whose message has arrived
-	flow  *Flow                 // the whole, as one flow from rank 0
-	ended []event.Time          // when each rank had nothing more to do; 0: not yet
+// Iteration is one run of a collective: from when the first rank begins it to
+// when the last one has nothing more to send or to wait for.
+type Iteration struct {
+	Start, End Time
 }
 
-const mostRounds = 1 << 26 // of all ranks
+// collective is a collective that all ranks of a job carry out, again and
+// again.
+type collective struct {
+	*job
+	plan       traffic.Collective
+	iterations int
+	compute    Time    // of each rank between two iterations
+	inTurn     bool    // see step
+	steps      []*step // the one that a rank is in
+	over       [][]event.Time
+}
 
-func (r *run) collective(t *Traffic) error {
-	n := orDefault(t.Ranks, int(r.g.Hosts()))
-	if n < 2 || n > int(r.g.Hosts()) || t.Bytes == 0 || t.Bytes > mostMessage {
-		return fmt.Errorf("%d ranks with %v: there must be 2 to %d, with up to %v", n, t.Bytes, r.g.Hosts(), Bytes(mostMessage))
+const (
+	mostRounds     = 1 << 26 // of all ranks and iterations
+	mostIterations = 1 << 22 // of all ranks
+)
+
+// collective has a collective begin.
+func (r *run) collective(tn *tenant, t *Traffic, hosts []int) error {
+	n := orDefault(t.Ranks, len(hosts))
+	if n < 2 || n > len(hosts) || t.List == "" && (t.Bytes == 0 || t.Bytes > mostMessage) {
+		return fmt.Errorf("%d ranks with %v: there must be 2 to %d, with up to %v", n, t.Bytes, len(hosts), Bytes(mostMessage))
 	}
-	err := r.provide(n)
+	if err := r.provide(n); err != nil {
+		return err
+	}
+	plan, bytes, err := t.plan(n)
 	if err != nil {
 		return err
 	}
-	c := &collective{r: r, conns: map[int64]*connection{}, ended: make([]event.Time, n),
-		round: make([]int, n), sent: make([]int, n), got: make([]map[int]bool, n)}
+	c := &collective{job: r.newJob(tn, hosts[:n]), plan: plan, iterations: max(t.Iterations, 1), compute: t.Compute,
+		inTurn: t.Kind == "broadcast", // else the root's messages would share its cable, and all be as late as the last
+		steps:  make([]*step, n), over: make([][]event.Time, n)}
+	switch all := int64(n) * int64(plan.Rounds()); {
+	case t.Iterations < 0 || c.iterations > mostIterations/n:
+		return fmt.Errorf("iterations is %d: with %d ranks it is 1 to %d", t.Iterations, n, mostIterations/n)
+	case all > mostRounds/int64(c.iterations):
+		return fmt.Errorf("%d ranks have %d messages in all, %d times: at most %d can be played", n, all, c.iterations, mostRounds)
+	case t.Compute > 0 && c.iterations == 1:
+		return errors.New("compute is the time between two iterations: set iterations")
+	}
+	c.flow = tn.flow(hosts[0], hosts[n-1], bytes, t.Start, 0)
+	c.waits = func(rank int, h held) string {
+		if s := c.steps[rank]; s != nil {
+			return s.waits(h)
+		}
+		return "computes"
+	}
+	r.open++
+	r.net.At(event.Time(t.Start), c.start)
+	return nil
+}
+
+// start connects all ranks, and has them begin.
+func (c *collective) start() {
+	c.begin()
+	c.r.collectives = append(c.r.collectives, c)
+	for round := range c.plan.Rounds() {
+		for rank := range c.hosts {
+			if to := c.plan.Step(rank, round).To; to >= 0 {
+				if err := c.connect(rank, int(to)); err != nil {
+					c.r.fail(0, err)
+					return
+				}
+			}
+		}
+	}
+	for rank := range c.hosts {
+		c.iterate(rank)
+	}
+}
+
+// iterate has a rank begin its next iteration.
+func (c *collective) iterate(rank int) {
+	k := len(c.over[rank])
+	s := &step{j: c.job, inTurn: c.inTurn, plan: c.plan, me: rank, first: uint32(k * c.plan.Rounds())}
+	s.done = func() {
+		c.over[rank] = append(c.over[rank], c.r.net.TimeOf(c.hosts[rank]))
+		if k+1 == c.iterations {
+			c.end(rank)
+			return
+		}
+		c.steps[rank] = nil
+		c.after(rank, c.compute, func() { c.iterate(rank) })
+	}
+	c.steps[rank] = s
+	s.enter()
+}
+
+// times returns the iterations that all ranks have ended.
+func (c *collective) times() (all []Iteration) {
+	whole := c.iterations
+	for _, over := range c.over {
+		whole = min(whole, len(over))
+	}
+	for k := range whole {
+		it := Iteration{Start: c.flow.Start}
+		for rank, over := range c.over {
+			if k > 0 {
+				if began := Time(c.over[rank][k-1]) + c.compute; rank == 0 || began < it.Start {
+					it.Start = began
+				}
+			}
+			it.End = max(it.End, Time(over[k]))
+		}
+		all = append(all, it)
+	}
+	return all
+}
+
+// plan returns the steps of a collective, and how many bytes it is about.
+func (t *Traffic) plan(n int) (c traffic.Collective, bytes int64, err error) {
+	bytes = int64(t.Bytes)
 	switch t.Kind {
 	case "ring":
-		c.plan, err = traffic.Ring(n, int64(t.Bytes))
+		c, err = traffic.Ring(n, bytes)
 	case "tree":
-		c.plan, err = traffic.Tree(n, int64(t.Bytes))
+		c, err = traffic.Tree(n, bytes)
+	case "halving":
+		c, err = traffic.HalvingDoubling(n, bytes)
+	case "hierarchical":
+		if t.Group < 2 || t.Group >= n || n%t.Group != 0 {
+			return nil, 0, fmt.Errorf("group is %d: it is how many ranks a machine has, so that %d ranks are two machines or more, all full", t.Group, n)
+		}
+		c, err = traffic.Hierarchical(n, t.Group, bytes)
+	case "all-gather":
+		c, err = traffic.AllGather(n, bytes)
+	case "reduce-scatter":
+		c, err = traffic.ReduceScatter(n, bytes)
+	case "broadcast":
+		c, err = traffic.Broadcast(n, bytes)
 	default:
-		c.plan, err = traffic.HalvingDoubling(n, int64(t.Bytes))
-	}
-	if err != nil {
-		return err
-	}
-	if all := int64(n) * int64(c.plan.Rounds()); all > mostRounds {
-		return fmt.Errorf("%d ranks have %d messages in all: at most %d can be played", n, all, mostRounds)
-	}
-	c.flow = &Flow{Dst: n - 1, Bytes: int64(t.Bytes), Start: t.Start}
-	r.open++
-	r.net.At(event.Time(t.Start), func() {
-		r.flows = append(r.flows, c.flow)
-		r.rings = append(r.rings, c)
-		if err := c.connect(); err != nil {
-			r.fail(0, err)
-			return
+		if t.File != "" && t.List == "" {
+			return nil, 0, errors.New("list has the bytes, or file says where they are")
 		}
-		for rank := range n {
-			c.got[rank] = map[int]bool{}
-			c.enter(rank)
+		if t.List == "" {
+			c, err = traffic.Pairwise(n, bytes)
+			break
 		}
-	})
-	return nil
+		var rows [][]int64
+		if rows, bytes, err = matrixOf(t.List, n); err != nil {
+			return nil, 0, fmt.Errorf("%s: %w", orDefault(t.File, "list"), err)
+		}
+		c, err = traffic.PairwiseOf(rows)
+	}
+	return c, bytes, err
 }
 
-// connect makes the connections of all rounds. A rank cannot make one later: it
-// would do so at another host, too.
-func (c *collective) connect() error {
-	for round := range c.plan.Rounds() {
-		for rank := range c.ended {
-			s := c.plan.Step(rank, round)
-			key := int64(rank)<<32 | int64(s.To)
-			if s.To < 0 || c.conns[key] != nil {
-				continue
-			}
-			if err := c.r.keep(); err != nil {
-				return err
-			}
-			x, y, err := c.r.a.Connect(rank, int(s.To), c.r.connection(rank, int(s.To)))
+// matrixOf reads how many bytes each of n ranks has for each: CSV, of which row
+// i is what rank i has.
+func matrixOf(text string, n int) (rows [][]int64, sum int64, err error) {
+	in := csv.NewReader(strings.NewReader(text))
+	in.Comment, in.TrimLeadingSpace, in.ReuseRecord, in.FieldsPerRecord = '#', true, true, n
+	for {
+		record, err := in.Read()
+		switch {
+		case errors.Is(err, io.EOF) && len(rows) == n:
+			return rows, sum, nil
+		case errors.Is(err, io.EOF), err == nil && len(rows) == n:
+			return nil, 0, fmt.Errorf("there are not as many rows as ranks, %d", n)
+		case err != nil: // with its line
+			return nil, 0, err
+		}
+		row := make([]int64, n)
+		for i, text := range record {
+			b, err := strconv.ParseInt(text, 10, 64)
 			if err != nil {
-				return err
+				b, err = units.Bytes(text)
 			}
-			y.Received = func(m adapter.Message) { c.arrived(int(s.To), int(m.Imm)) }
-			c.conns[key] = &connection{x: x, y: y}
+			if err == nil && (b < 0 || b > mostMessage) {
+				err = fmt.Errorf("%q: it is up to %v", text, Bytes(mostMessage))
+			}
+			if err != nil {
+				line, _ := in.FieldPos(i)
+				return nil, 0, fmt.Errorf("line %d: for rank %d: %w", line, i, err)
+			}
+			if row[i] = b; i != len(rows) {
+				sum += b
+			}
 		}
+		rows = append(rows, row)
 	}
-	return nil
-}
-
-// enter has a rank do what its round begins with, and go on as far as nothing
-// is to be waited for.
-func (c *collective) enter(rank int) {
-	for ; c.round[rank] < c.plan.Rounds(); c.round[rank]++ {
-		s := c.plan.Step(rank, c.round[rank])
-		if s.To >= 0 {
-			c.send(rank, int(s.To), s.Send.Bytes)
-		}
-		if s.From >= 0 && !c.got[rank][c.round[rank]] {
-			return
-		}
-		delete(c.got[rank], c.round[rank])
-	}
-	c.done(rank)
-}
-
-// arrived has a rank go on that has waited for a message.
-func (c *collective) arrived(rank, round int) {
-	c.got[rank][round] = true
-	if round != c.round[rank] || c.plan.Step(rank, round).From < 0 {
-		return
-	}
-	delete(c.got[rank], round)
-	c.round[rank]++
-	c.enter(rank)
-}
-
-// send sends a message of the round that a rank is in.
-func (c *collective) send(rank, to int, bytes int64) {
-	conn := c.conns[int64(rank)<<32|int64(to)]
-	c.sent[rank]++
-	c.r.post(rank, conn, adapter.Request{Op: ib.OpWriteImm, Bytes: uint32(bytes), Imm: uint32(c.round[rank]), Done: func(m adapter.Completion) {
-		if m.Status != ib.StatusSuccess {
-			c.r.fail(rank, fmt.Errorf("a message from rank %d to rank %d: %v", rank, to, m.Status))
-		}
-		c.sent[rank]--
-		c.r.drain(rank, conn)
-		c.done(rank)
-	}})
-}
-
-// done notes that a rank has nothing more to send or to wait for.
-func (c *collective) done(rank int) {
-	if c.round[rank] != c.plan.Rounds() || c.sent[rank] > 0 {
-		return
-	}
-	c.round[rank]++ // once
-	c.ended[rank] = c.r.net.TimeOf(rank)
-}
-
-// settle reports whether all ranks are done, and notes when they were.
-func (c *collective) settle() bool {
-	last := event.Time(0)
-	for _, at := range c.ended {
-		if at == 0 {
-			return false
-		}
-		last = max(last, at)
-	}
-	c.flow.End = Time(last)
-	c.r.open--
-	return true
 }

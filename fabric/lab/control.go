@@ -3,6 +3,7 @@ package lab
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/gosoftroce/rocev2/fabric/adapter"
@@ -16,16 +17,16 @@ import (
 // rate.
 func (c *Adapter) congestion(line uint64) (choice cc.Choice, err error) {
 	if c.Control != "" && c.Controller != nil {
-		return choice, errors.New("adapter.control and Adapter.Controller choose two: take one of them out")
+		return choice, errors.New("control and Adapter.Controller choose two: take one of them out")
 	}
 	if c.Control == "" {
 		return choice, nil
 	}
 	if choice, err = cc.ParseChoice(c.Control); err != nil {
-		return choice, fmt.Errorf("adapter.control: %w", err)
+		return choice, fmt.Errorf("control: %w", err)
 	}
 	if choice.Bytes != 0 && c.Window != 0 {
-		return choice, fmt.Errorf("adapter.control is %q, and adapter.window %v: take one of the two sizes out", c.Control, c.Window)
+		return choice, fmt.Errorf("control is %q, and window %v: take one of the two sizes out", c.Control, c.Window)
 	}
 	choice.Line = orDefault(choice.Line, line)
 	choice.Burst = orDefault(choice.Burst, 1) // timers are exact here
@@ -35,8 +36,8 @@ func (c *Adapter) congestion(line uint64) (choice cc.Choice, err error) {
 // maker returns what makes the congestion control of a queue pair whose packets
 // go by a path; nil for the engine's own. Timers are exact here, and packets
 // pass no operating system.
-func (r *run) maker(choice cc.Choice, mtu rocev2.MTU) (func(path) cc.Controller, error) {
-	c := &r.s.Adapter
+func (of *connecting) maker(c *Adapter, choice cc.Choice) (func(path) cc.Controller, error) {
+	mtu := of.mtu
 	if c.Controller != nil {
 		return func(path) cc.Controller { return c.Controller() }, nil
 	}
@@ -44,7 +45,7 @@ func (r *run) maker(choice cc.Choice, mtu rocev2.MTU) (func(path) cc.Controller,
 	most := cc.Config{MaxBytes: bytes, MaxPSNs: max(1<<13, packetsOf(bytes, mtu))}
 	hpcc, swift, timely, err := choice.Parameters()
 	if err != nil {
-		return nil, fmt.Errorf("adapter.control: %w", err)
+		return nil, fmt.Errorf("control: %w", err)
 	}
 	switch choice.Law {
 	case cc.LawWindow:
@@ -54,16 +55,16 @@ func (r *run) maker(choice cc.Choice, mtu rocev2.MTU) (func(path) cc.Controller,
 		return func(path) cc.Controller { return cc.NewStatic(bytes, most) }, nil
 	case cc.LawHPCC:
 		if hpcc.RTT == 0 {
-			hpcc.RTT = r.roundTrip(mtu)
+			hpcc.RTT = of.roundTrip()
 		}
 		if err := hpcc.Check(); err != nil {
-			return nil, fmt.Errorf("adapter.control: %w", err)
+			return nil, fmt.Errorf("control: %w", err)
 		}
 		return func(path) cc.Controller { return cc.NewHPCC(hpcc, most) }, nil
 	case cc.LawSwift:
 		// As the others it begins with what fills the path. The paper
 		// does not say how.
-		most.InitialBytes = min(windowOf(r.roundTrip(mtu), choice.Line, mtu), bytes)
+		most.InitialBytes = min(windowOf(of.roundTrip(), choice.Line, mtu), bytes)
 		return func(there path) cc.Controller {
 			swift := swift
 			if swift.Hops == 0 {
@@ -76,7 +77,7 @@ func (r *run) maker(choice cc.Choice, mtu rocev2.MTU) (func(path) cc.Controller,
 	}
 	p, err := choice.Profile()
 	if err != nil {
-		return nil, fmt.Errorf("adapter.control: %w", err)
+		return nil, fmt.Errorf("control: %w", err)
 	}
 	return func(path) cc.Controller { return cc.NewDCQCN(cc.NewStatic(int(c.Window), most), p) }, nil
 }
@@ -95,16 +96,19 @@ func (s *Scenario) telemetry() bool {
 		_, ok := c.Controller().(cc.Telemetry)
 		return ok
 	}
-	choice, err := cc.ParseChoice(c.Control)
-	return err == nil && choice.Law == cc.LawHPCC
+	looks := func(control string) bool {
+		choice, err := cc.ParseChoice(control)
+		return err == nil && choice.Law == cc.LawHPCC
+	}
+	return looks(c.Control) || slices.ContainsFunc(s.Traffic, func(t Traffic) bool { return looks(t.Control) })
 }
 
-// connection says how two hosts are connected.
-func (r *run) connection(src, dst int) adapter.Connection {
-	c := r.conn
-	if r.control != nil {
+// connection says how two hosts of a tenant are connected.
+func (t *tenant) connection(r *run, src, dst int) adapter.Connection {
+	c := t.conn
+	if t.control != nil {
 		there := r.pathOf(src, dst) // the way back is as long
-		c.Congestion = func() cc.Controller { return r.control(there) }
+		c.Congestion = func() cc.Controller { return t.control(there) }
 	}
 	return c
 }
@@ -112,7 +116,8 @@ func (r *run) connection(src, dst int) adapter.Connection {
 // roundTrip returns how long a packet and its acknowledgement take between two
 // hosts that are far from each other, without queues: the one that is farthest
 // from host 0, and the one that is farthest from that.
-func (r *run) roundTrip(mtu rocev2.MTU) time.Duration {
+func (of *connecting) roundTrip() time.Duration {
+	r, mtu := of.r, of.mtu
 	var most Time
 	from := 0
 	for range 2 {

@@ -3,7 +3,7 @@ package lab
 import (
 	"errors"
 	"fmt"
-	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -36,32 +36,32 @@ const (
 
 func (t Time) duration() time.Duration { return time.Duration(t / Time(event.Nanosecond)) }
 
-// begin has the flows of a kind of traffic begin at their times.
-func (r *run) begin(t *Traffic, rand *event.Rand) error {
-	hosts := int(r.g.Hosts())
+// begin has the flows of a traffic begin at their times.
+func (r *run) begin(tn *tenant, t *Traffic, rand *event.Rand) error {
+	if err := t.check(r.s.Until); err != nil {
+		return err
+	}
 	op, err := oneOf("op", t.Op, operations, 0)
 	if err != nil {
 		return err
 	}
+	hosts, err := t.between(int(r.g.Hosts()))
+	if err != nil {
+		return err
+	}
 	switch {
-	case !inRange(t.Start, t.Until):
-		return fmt.Errorf("start or until is negative, or above %v", mostTime)
-	case t.Bytes < 0 || t.Bytes > mostFlow:
-		return fmt.Errorf("bytes is %v: a flow has at most %v", t.Bytes, Bytes(mostFlow))
-	case t.SrcPort != 0 && (t.SrcPort < ib.MinSrcPort || t.SrcPort > math.MaxUint16):
-		return fmt.Errorf("src_port is %d: it is %d to %d", t.SrcPort, ib.MinSrcPort, math.MaxUint16)
-	case r.s.Until > 0 && t.Start >= r.s.Until:
-		return fmt.Errorf("it starts at %v, and the run ends at %v", t.Start, r.s.Until)
+	case t.Source != nil:
+		return r.source(tn, t)
+	case t.Kind == "load" || t.Kind == "bursts":
+		return r.arrivals(tn, t, op, hosts, rand)
+	case slices.Contains(collectives, t.Kind):
+		return r.collective(tn, t, hosts)
+	case t.Kind == "list":
+		return r.list(tn, t, op)
+	case t.Kind == "chakra":
+		return r.chakra(tn, t, hosts)
 	}
-	switch t.Kind {
-	case "load", "bursts":
-		return r.arrivals(t, op, rand)
-	case "ring", "tree", "halving":
-		return r.collective(t)
-	case "list":
-		return r.list(t, op)
-	}
-	list, err := t.pattern(hosts, rand)
+	list, err := t.pattern(len(hosts), rand)
 	if err != nil {
 		return err
 	}
@@ -72,13 +72,24 @@ func (r *run) begin(t *Traffic, rand *event.Rand) error {
 		return err
 	}
 	for _, f := range list {
-		f := &Flow{Src: int(f.Src), Dst: int(f.Dst), Bytes: int64(t.Bytes), Start: t.Start, op: op, port: uint16(t.SrcPort)}
-		if f.Bytes > 0 {
-			r.open++
-		}
-		r.net.At(event.Time(t.Start), func() { r.start(f) })
+		f := tn.flow(hosts[f.Src], hosts[f.Dst], int64(t.Bytes), t.Start, op)
+		f.port = uint16(t.SrcPort)
+		r.later(f)
 	}
 	return nil
+}
+
+// flow returns a flow of a tenant.
+func (t *tenant) flow(src, dst int, bytes int64, start Time, op int) *Flow {
+	return &Flow{Src: src, Dst: dst, Bytes: bytes, Start: start, Traffic: t.traffic, op: op, tenant: t}
+}
+
+// later has a flow begin at its time.
+func (r *run) later(f *Flow) {
+	if f.Bytes > 0 {
+		r.open++
+	}
+	r.net.At(event.Time(f.Start), func() { r.start(f) })
 }
 
 // provide counts what takes memory before the run: flows, and ranks.
@@ -121,7 +132,7 @@ func (t *Traffic) pattern(hosts int, rand *event.Rand) ([]traffic.Flow, error) {
 }
 
 // arrivals has flows begin as they arrive.
-func (r *run) arrivals(t *Traffic, op int, rand *event.Rand) error {
+func (r *run) arrivals(tn *tenant, t *Traffic, op int, hosts []int, rand *event.Rand) error {
 	load, err := share("load", t.Load, 1e6)
 	until := orDefault(t.Until, r.s.Until)
 	if err != nil {
@@ -134,7 +145,7 @@ func (r *run) arrivals(t *Traffic, op int, rand *event.Rand) error {
 		return fmt.Errorf("arrivals end at %v, before they start at %v", until, t.Start)
 	}
 	var s traffic.Stream
-	rate, hosts := r.g.HostRate(), int(r.g.Hosts())
+	rate, n := r.g.HostRate(), len(hosts)
 	if t.Kind == "load" {
 		if t.Sizes == "" && t.Bytes == 0 {
 			return errors.New("sizes or bytes must say how long flows are")
@@ -148,31 +159,38 @@ func (r *run) arrivals(t *Traffic, op int, rand *event.Rand) error {
 		if err != nil {
 			return fmt.Errorf("sizes: %w", err)
 		}
-		s, err = traffic.Load{Hosts: hosts, Sizes: sizes, Rate: rate, Load: int(load), Until: int64(until - t.Start)}.Stream(rand)
+		s, err = traffic.Load{Hosts: n, Sizes: sizes, Rate: rate, Load: int(load), Until: int64(until - t.Start)}.Stream(rand)
 	} else {
-		s, err = traffic.Bursts{Hosts: hosts, Senders: t.Senders, Bytes: int64(t.Bytes), Rate: rate, Load: int(load), Until: int64(until - t.Start)}.Stream(rand)
+		s, err = traffic.Bursts{Hosts: n, Senders: t.Senders, Bytes: int64(t.Bytes), Rate: rate, Load: int(load), Until: int64(until - t.Start)}.Stream(rand)
 	}
 	if err != nil {
 		return err
 	}
 	r.more++
-	r.next(s, t.Start, op)
-	return r.provide(hosts) // bursts have a list of them
+	r.next(func() *Flow {
+		a, ok := s.Next()
+		if !ok {
+			return nil
+		}
+		return tn.flow(hosts[a.Src], hosts[a.Dst], a.Bytes, t.Start+Time(a.At), op)
+	})
+	return r.provide(n) // bursts have a list of them
 }
 
-// next has the next flow of a stream begin at its time.
-func (r *run) next(s traffic.Stream, start Time, op int) {
-	a, ok := s.Next()
-	if !ok {
+// next has the next flow of a row begin at its time, until there is none.
+func (r *run) next(flow func() *Flow) {
+	f := flow()
+	if f == nil {
 		r.more--
 		return
 	}
-	f := &Flow{Src: int(a.Src), Dst: int(a.Dst), Bytes: a.Bytes, Start: start + Time(a.At), op: op}
 	r.net.At(event.Time(f.Start), func() {
-		r.open++
+		if f.Bytes > 0 {
+			r.open++
+		}
 		r.start(f)
 		if r.parts[r.net.PartOf(f.Src)].err == nil { // else the run is over
-			r.next(s, start, op)
+			r.next(flow)
 		}
 	})
 }
@@ -184,73 +202,121 @@ func (r *run) start(f *Flow) {
 		r.fail(f.Src, fmt.Errorf("there are more than %d flows", mostFlows))
 		return
 	}
-	if r.under++; r.under > mostOpen {
-		r.fail(f.Src, fmt.Errorf("more than %d flows are under way at once: more arrives than the network carries, or flows are very short", mostOpen))
+	pairs := f.tenant.pairs
+	if f.Bytes > 0 {
+		pairs = int(min(int64(pairs), f.Bytes))
+	}
+	if r.under += pairs; r.under > mostOpen {
+		r.fail(f.Src, fmt.Errorf("more than %d flows, or queue pairs of them, are under way at once: more arrives than the network carries, or flows are very short", mostOpen))
 		return
 	}
 	f.number = len(r.flows)
 	r.flows = append(r.flows, f)
-	var err error
-	if f.conn, err = r.connect(f); err != nil {
-		r.fail(f.Src, err)
-		return
+	for i := range pairs {
+		c, err := r.connect(f, i)
+		if err != nil {
+			r.fail(f.Src, err)
+			return
+		}
+		f.conns = append(f.conns, c)
 	}
 	if t := r.told[f.number]; t != nil {
-		t.begin(f.conn.x)
+		t.begin(f.conns[0].x)
 	}
 	if f.Bytes == 0 {
-		r.endless++
-		for range endlessAtOnce {
-			r.again(f)
+		r.endless += pairs
+		for _, c := range f.conns {
+			for range endlessAtOnce {
+				r.again(f, c)
+			}
 		}
 		return
 	}
 	r.reap()
 	f.Ideal = r.ideal(f)
-	for left := f.Bytes; left > 0; left -= mostMessage {
-		f.left++
-		r.post(f.Src, f.conn, r.request(f, min(left, mostMessage)))
+	r.send(f)
+}
+
+// send posts the messages of a flow with an end, each queue pair its part.
+func (r *run) send(f *Flow) {
+	n := int64(len(f.conns))
+	part := func(i int) int64 { i64 := int64(i); return f.Bytes*(i64+1)/n - f.Bytes*i64/n }
+	for i := range f.conns {
+		f.left += int((part(i) + mostMessage - 1) / mostMessage)
+	}
+	f.unread = f.left
+	for i, c := range f.conns {
+		if f.arrived != nil && f.op != opRead {
+			c.y.Received = func(adapter.Message) { f.receive() }
+		}
+		for left := part(i); left > 0; left -= mostMessage {
+			r.post(f.Src, c, r.request(f, c, min(left, mostMessage)))
+		}
+	}
+}
+
+// receive notes a message that has arrived at the far end.
+func (f *Flow) receive() {
+	if f.unread--; f.unread == 0 {
+		f.arrived()
 	}
 }
 
 // again posts another message of a flow without an end.
-func (r *run) again(f *Flow) {
+func (r *run) again(f *Flow, conn *connection) {
 	bytes := uint32(endlessBytes)
-	if r.window > endlessBytes*endlessAtOnce {
-		bytes = uint32(r.window / 2)
+	if window := f.tenant.window; window > endlessBytes*endlessAtOnce {
+		bytes = uint32(window / 2)
 	}
-	r.post(f.Src, f.conn, adapter.Request{Op: r.op[f.op], Bytes: bytes, Done: func(c adapter.Completion) {
+	r.post(f.Src, conn, adapter.Request{Op: r.op[f.op], Bytes: bytes, Done: func(c adapter.Completion) {
 		if c.Status != ib.StatusSuccess {
 			f.Status = c.Status
 			return
 		}
-		r.again(f)
+		r.again(f, conn)
 	}})
 }
 
 // request is a message of a flow.
-func (r *run) request(f *Flow, n int64) adapter.Request {
-	return adapter.Request{Op: r.op[f.op], Bytes: uint32(n), Done: func(c adapter.Completion) {
+func (r *run) request(f *Flow, conn *connection, n int64) adapter.Request {
+	op := r.op[f.op]
+	if f.arrived != nil && op == ib.OpWrite {
+		op = ib.OpWriteImm // the far end is told
+	}
+	return adapter.Request{Op: op, Bytes: uint32(n), Done: func(c adapter.Completion) {
 		if c.Status != ib.StatusSuccess && f.Status == ib.StatusSuccess {
 			f.Status = c.Status
 		}
-		r.drain(f.Src, f.conn)
+		r.drain(f.Src, conn)
 		if f.left--; f.left > 0 {
 			return
 		}
 		f.End = Time(c.End)
 		if !r.s.Adapter.Shared {
-			f.conn.x.Close()
+			for _, c := range f.conns {
+				c.x.Close()
+			}
 		}
 		p := &r.parts[r.net.PartOf(f.Src)]
 		p.over = append(p.over, f)
+		if f.arrived != nil && f.op == opRead { // the data have come here
+			f.arrived()
+		}
+		if f.ended != nil {
+			f.ended()
+		}
 	}}
 }
 
-// connect returns the connection of a flow. One without an end has its own:
-// what arrives there is what is measured of it.
-func (r *run) connect(f *Flow) (*connection, error) {
-	key, shared := flowKey{f.Src, f.Dst, f.port}, r.s.Adapter.Shared && f.Bytes > 0
+// connect returns one of the connections of a flow. One without an end has its
+// own: what arrives there is what is measured of it.
+func (r *run) connect(f *Flow, pair int) (*connection, error) {
+	port := f.port
+	if port != 0 {
+		port += uint16(pair)
+	}
+	key := flowKey{f.Src, f.Dst, port, f.class, f.tenant.like, pair}
+	shared := r.s.Adapter.Shared && f.Bytes > 0
 	if c := r.shared[key]; c != nil && shared {
 		return c, nil
 	}
@@ -259,9 +325,12 @@ func (r *run) connect(f *Flow) (*connection, error) {
 			return nil, err
 		}
 	}
-	cfg := r.connection(f.Src, f.Dst)
-	if f.port != 0 {
-		cfg.SrcPort = f.port
+	cfg := f.tenant.connection(r, f.Src, f.Dst)
+	if port != 0 {
+		cfg.SrcPort = port
+	}
+	if f.class != 0 {
+		cfg.TrafficClass = r.s.Adapter.trafficClass(int(f.class) - 1)
 	}
 	x, y, err := r.a.Connect(f.Src, f.Dst, cfg)
 	if err != nil {
@@ -278,6 +347,9 @@ func (r *run) connect(f *Flow) (*connection, error) {
 type flowKey struct {
 	src, dst int
 	port     uint16
+	class    uint8
+	tenant   int
+	pair     int
 }
 
 // keep counts a connection that stays until the end.

@@ -15,6 +15,11 @@ func FuzzScenario(f *testing.F) {
 		"[[traffic]]\nkind = \"all-to-all\"\nbytes = \"1kB\"\n[[failure]]\nkind = \"one-way\"\nbetween = [\"n1\", \"s0\"]\nevery = \"2us\"\nfor = \"1us\"\n"))
 	f.Add([]byte("until = \"9us\"\n[network]\ntopology = \"links\"\nhosts = 3\nswitches = 2\n[[network.link]]\nfrom = \"h0-2\"\nto = \"s0-1\"\nber = 1e-6\n" +
 		"[[traffic]]\nkind = \"permutation\"\n[[failure]]\nkind = \"pause-storm\"\nnode = \"h0\"\n[[failure]]\nkind = \"rate\"\nrate = \"1Gb/s\"\nat = \"2us\"\n"))
+	f.Add([]byte(twoClasses))
+	f.Add([]byte("[network]\ntopology = \"star\"\nhosts = 4\n[[traffic]]\nkind = \"hierarchical\"\ngroup = 2\nbytes = \"9KB\"\niterations = 3\ncompute = \"1us\"\nqueue_pairs = 3\nrate = \"1Gb/s\"\nhosts = \"3,0-2\"\n[[traffic]]\nkind = \"pairwise\"\nranks = 2\nlist = \"0,5\\n1KB,0\"\n"))
+	f.Add([]byte("[network]\ntopology = \"star\"\nhosts = 4\n[[traffic]]\nkind = \"list\"\nformat = \"htsim\"\nlist = \"0->1 start 0 size 9 send_done_trigger 1\\n1->2 trigger 1 size 9\\ntrigger id 1 oneshot\"\n[[traffic]]\nkind = \"list\"\nformat = \"ns3\"\nrebase = true\nlist = \"1\\n0 3 3 1 9 2.5\"\n"))
+	traces := packed(new(tracer).node(1, etCollective, 0, nil, "comm_size", 100), new(tracer).node(1, etCollective, 0, nil, "comm_size", 100))
+	f.Add([]byte("[network]\ntopology = \"pair\"\n[[traffic]]\nkind = \"chakra\"\nlist = \"" + traces + "\"\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		s, err := Parse(text)
 		if err != nil {

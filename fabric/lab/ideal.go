@@ -79,7 +79,7 @@ func (r *run) ideal(f *Flow) Time {
 	if len(there) == 0 || len(back) == 0 {
 		return 0
 	}
-	mtu := r.conn.MTU.Bytes()
+	mtu := r.mtu.Bytes()
 	switch f.op {
 	case opRead:
 		return there.alone(network.WireSize(ipBytes+rethBytes)) + back.message(f.Bytes, mtu, aethBytes, aethBytes)

@@ -75,10 +75,11 @@ func unknown(key toml.Key) error {
 	return nil
 }
 
-// settings returns the fields that a file can have.
+// settings returns the fields that a file can have, with those of structs that
+// are embedded.
 func settings(of reflect.Type) (all []reflect.StructField) {
-	for i := range of.NumField() {
-		if f := of.Field(i); f.IsExported() && f.Tag.Get("toml") != "-" {
+	for _, f := range reflect.VisibleFields(of) {
+		if f.IsExported() && !f.Anonymous && f.Tag.Get("toml") != "-" {
 			all = append(all, f)
 		}
 	}

@@ -234,8 +234,8 @@ func (w *sampledFlow) look(s *Samples, f *Flow) {
 		w.rate, w.rtt = s.add(name, "rate_bps", -1), s.add(name, "srtt_ns", -1)
 	}
 	inFlight, window, rate, rtt := int64(-1), int64(-1), int64(-1), int64(-1)
-	if f.conn != nil && f.End == 0 {
-		at := qp.FlowOf(f.conn.x.Core())
+	if len(f.conns) > 0 && f.End == 0 {
+		at := qp.FlowOf(f.conns[0].x.Core())
 		inFlight, window, rate, rtt = int64(at.InFlight), int64(at.Window), int64(at.Rate), at.RTT.Nanoseconds()
 	}
 	w.inFlight.Values, w.window.Values = append(w.inFlight.Values, inFlight), append(w.window.Values, window)
@@ -244,11 +244,15 @@ func (w *sampledFlow) look(s *Samples, f *Flow) {
 
 // ended notes the counters of a flow whose queue pairs are about to go.
 func (c *recorder) ended(f *Flow) {
-	if c == nil || f.conn == nil || c.r.s.Adapter.Shared && f.Bytes > 0 {
+	if c == nil || len(f.conns) == 0 || c.r.s.Adapter.Shared && f.Bytes > 0 {
 		return
 	}
-	sum, y := f.conn.x.Stats(), f.conn.y.Stats()
-	sum.Add(&y)
+	var sum qp.Stats
+	for _, conn := range f.conns {
+		x, y := conn.x.Stats(), conn.y.Stats()
+		sum.Add(&x)
+		sum.Add(&y)
+	}
 	f.Counters = &Counters{Retransmits: sum.Retransmits, SpuriousRetransmits: sum.SpuriousRetransmits, ReadReplays: sum.ReadReplays,
 		Timeouts: sum.Timeouts, Probes: sum.Probes, Repairs: sum.Repairs, CNPs: sum.CNPsReceived, Marked: sum.ECNMarked,
 		WindowCuts: sum.WindowCuts, RateCuts: sum.RateCuts, Reordered: sum.Reordered, NAKs: sum.NAKSeqReceived}

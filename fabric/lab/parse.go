@@ -35,7 +35,7 @@ func Parse(text []byte) (s Scenario, err error) {
 		return s, err
 	}
 	if err := s.others(); err != nil {
-		return s, s.errorf("%w", err)
+		return s, s.located(err)
 	}
 	return s, nil
 }
@@ -58,6 +58,33 @@ func (s *Scenario) located(err error) error {
 		list = append(list, s.errorf("%w", err))
 	}
 	return errors.Join(list...)
+}
+
+// joined is several mistakes of a scenario, each with the name of its setting.
+type joined []error
+
+func (j joined) Error() string { return errors.Join(j...).Error() }
+
+// Unwrap returns them.
+func (j joined) Unwrap() []error { return j }
+
+// join adds the mistakes of b to those of a. Either may be nil.
+func join(a, b error) error {
+	var all joined
+	for _, err := range []error{a, b} {
+		if list, ok := err.(interface{ Unwrap() []error }); ok {
+			all = append(all, list.Unwrap()...)
+		} else if err != nil {
+			all = append(all, err)
+		}
+	}
+	switch len(all) {
+	case 0:
+		return nil
+	case 1:
+		return all[0]
+	}
+	return all
 }
 
 func (s *Scenario) errorAt(line int, err error) error {

@@ -82,7 +82,7 @@ func TestWrongFiles(t *testing.T) {
 		"seeed = 5":                                           "a scenario has name, seed, until, limit, warm, every, cores, network, adapter, traffic, failure",
 		"[network.red]\nkmax2 = 5":                            "[network.red] has kmin, kmax, pmax",
 		"[adaptor]\nmtu = 1024":                               "there is no setting \"adaptor\": a scenario has name,",
-		"[[traffic]]\nhost = 1":                               "[[traffic]] has kind, from, to,",
+		"[[traffic]]\nhost = 1":                               "[[traffic]] has kind, name, hosts, from, to,",
 		"[[failure]]\ncabel = 1":                              "[[failure]] has kind, cable, between, node, rate, delay, loss, at, until, every, for (do you mean cable?)",
 		"[network]\nlossy = \"yes\"":                          "line 2 (last key \"network.lossy\"): it must be true or false, without quotes",
 		"[network]\nhosts = \"9\"":                            "line 2 (last key \"network.hosts\"): it must be a whole number, without quotes",
@@ -242,6 +242,8 @@ credit_buffer = "0B"
 rate = "0b/s"
 delay = "0us"
 count = 0
+[[network.class]]
+weight = 0
 [adapter]
 mtu = 0
 dscp = 0
@@ -256,6 +258,12 @@ ranks = 1
 ranks = 0
 until = "0us"
 src_port = 0
+dscp = 0
+window = "0B"
+queue_pairs = 0
+rate = "0Gb/s"
+iterations = 0
+group = 0
 [[failure]]
 until = "0us"
 rate = "0b/s"

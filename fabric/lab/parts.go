@@ -38,12 +38,13 @@ func (r *run) settle() {
 	for i := range r.parts {
 		p := &r.parts[i]
 		r.open -= len(p.over)
-		r.under -= len(p.over)
-		if r.s.Adapter.Shared {
-			for _, f := range p.over {
-				f.conn = nil
+		for _, f := range p.over {
+			r.under -= len(f.conns)
+			if r.s.Adapter.Shared {
+				f.conns = nil
 			}
-		} else {
+		}
+		if !r.s.Adapter.Shared {
 			r.closed = append(r.closed, p.over...)
 		}
 		clear(p.over)
@@ -55,7 +56,7 @@ func (r *run) settle() {
 	if first != nil && r.err == nil {
 		r.err, r.at = first.err, first.at
 	}
-	r.rings = slices.DeleteFunc(r.rings, (*collective).settle)
+	r.jobs = slices.DeleteFunc(r.jobs, (*job).settle)
 }
 
 // untilReaped is between two times at which the receiving ends of connections
@@ -77,8 +78,10 @@ func (r *run) reap() {
 		})
 		for _, f := range r.closed {
 			r.rec.ended(f)
-			f.conn.y.Close()
-			f.conn = nil
+			for _, c := range f.conns {
+				c.y.Close()
+			}
+			f.conns = nil
 		}
 		clear(r.closed)
 		r.closed = r.closed[:0]

@@ -40,12 +40,17 @@ type Result struct {
 
 	Unsent int // packets of Scenario.Losses and Marks that no flow has sent
 
-	graph *topology.Graph
+	graph      *topology.Graph
+	iterations [][]Iteration // by traffic
 }
 
 func (r *run) result(m *sampler) *Result {
 	res := &Result{Scenario: *r.s, Hosts: int(r.g.Hosts()), End: Time(r.net.Now()), Digest: r.net.Digest(),
 		Totals: r.net.Totals(), Stats: r.a.Stats(), Flows: r.flows, Queues: m.queues(), Still: m.still(), Samples: &m.samples, graph: r.g, Unsent: unsent(r.told)}
+	res.iterations = make([][]Iteration, len(r.s.Traffic))
+	for _, c := range r.collectives {
+		res.iterations[c.t.traffic] = c.times()
+	}
 	for _, f := range r.flows {
 		if f.Bytes == 0 {
 			f.Measured = int64(f.received() - f.warm)
@@ -106,9 +111,13 @@ type Spread struct {
 // Slowdowns returns the spread of the slowdowns of completed flows with more
 // than from bytes, and up to to.
 func (r *Result) Slowdowns(from, to int64) Spread {
+	return r.slowdowns(func(f *Flow) bool { return f.Bytes > from && f.Bytes <= to })
+}
+
+func (r *Result) slowdowns(of func(*Flow) bool) Spread {
 	var all []float64
 	for _, f := range r.Flows {
-		if f.Bytes > from && f.Bytes <= to && f.Slowdown() > 0 {
+		if of(f) && f.Slowdown() > 0 {
 			all = append(all, f.Slowdown())
 		}
 	}
@@ -157,6 +166,7 @@ func (r *Result) WriteTo(w io.Writer) (int64, error) {
 	tab := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	r.writeFlows(tab)
 	r.writeRates(tab)
+	r.writeTraffics(tab)
 	fmt.Fprintf(tab, "packets\t%d sent\t%d delivered\t%d dropped%s\n", t.Sent, t.Delivered, t.Dropped(), dropNames(t))
 	fmt.Fprintf(tab, "switches\t%d hops\t%d marked\t%d pauses\n", t.Hops, t.Marks, t.XOFFs)
 	if r.Still > 0 {

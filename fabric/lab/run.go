@@ -27,12 +27,19 @@ type Flow struct {
 	Status   ib.Status
 	Measured int64     // payload that arrived from Warm to the end, of flows without an end
 	Counters *Counters // with Output.Record, if no other flow had its connection
+	Traffic  int       // of which it is: the index in Scenario.Traffic
 
-	op   int
-	port uint16
-	left int // messages that have not completed
-	conn *connection
-	warm uint64
+	op     int
+	class  uint8 // of packets, where it is not the tenant's: DSCP + 1
+	port   uint16
+	left   int           // messages that have not completed
+	unread int           // messages that have not arrived
+	conns  []*connection // one for each queue pair
+	tenant *tenant
+	warm   uint64
+
+	arrived func() // called when all has arrived where the data go
+	ended   func() // called at Src when it has come to its end
 
 	number int // in the order in which they have begun
 }
@@ -48,18 +55,20 @@ func (f *Flow) Slowdown() float64 {
 
 // run is a scenario that is played.
 type run struct {
-	s       *Scenario
-	g       *topology.Graph
-	tables  *topology.Tables
-	net     *network.Network
-	a       *adapter.Adapters
-	conn    adapter.Connection             // but for its Congestion
-	control func(there path) cc.Controller // of a connection, see maker; nil: the engine's own
-	op      []ib.Opcode
-	window  int            // bytes, if the scenario says so; else 0
-	paths   map[int64]path // by the two hosts; only looked up
-	rec     *recorder
-	told    map[int]*told // what is to become of packets of flows, by their numbers; only looked up
+	s      *Scenario
+	g      *topology.Graph
+	tables *topology.Tables
+	net    *network.Network
+	a      *adapter.Adapters
+	mtu    rocev2.MTU
+	op     []ib.Opcode
+	paths  map[int64]path // by the two hosts; only looked up
+	rec    *recorder
+	told   map[int]*told // what is to become of packets of flows, by their numbers; only looked up
+
+	tenants tenants // by traffic
+	profile topology.Profile
+	finally []func() // called when the run is over
 
 	flows   []*Flow
 	open    int                     // flows with an end that have not come to it, or not begun
@@ -68,9 +77,11 @@ type run struct {
 	endless int                     // flows without an end that have begun
 	shared  map[flowKey]*connection // only looked up
 	parts   []part
-	rings   []*collective // that are not done
-	closed  []*Flow       // that are over, and of which one end is still open
-	reaps   bool          // soon it is closed
+	jobs    []*job  // that are not done
+	closed  []*Flow // that are over, and of which one end is still open
+	reaps   bool    // soon it is closed
+
+	collectives []*collective // that have begun
 
 	provided   int // flows and ranks that are known before the run
 	kept       int // connections that stay until the end
@@ -96,7 +107,7 @@ type connection struct {
 // it had come to, and Result.Unfinished says where the flows are that hang. A
 // flow of its own that fails is no error: see Flow.Status.
 func Run(ctx context.Context, s Scenario) (*Result, error) {
-	if s.Trace != nil || s.Output.Capture.Ports != "" {
+	if s.alone() {
 		s.Cores = 1
 	}
 	c := cores.New(min(s.Cores, MostCores))
@@ -107,6 +118,9 @@ func Run(ctx context.Context, s Scenario) (*Result, error) {
 	}
 	m := newSampler(r)
 	r.play(ctx, m)
+	for _, f := range r.finally {
+		f()
+	}
 	if r.err == nil {
 		r.stop(errors.Join(r.net.Check(), r.a.Check()))
 	}
@@ -146,7 +160,28 @@ func newRun(s *Scenario, parallel func(int, func(int))) (*run, error) {
 	if s.telemetry() {
 		s.Network.Switch.INT = true
 	}
-	plan, err := s.Network.plan(r.g, s.Seed)
+	if r.net, err = newNetwork(r, parallel); err != nil {
+		return nil, err
+	}
+	r.parts = make([]part, r.net.Parts())
+	if err := r.adapters(&r.profile); err != nil {
+		return nil, err
+	}
+	if r.rec, err = newWatch(r); err != nil {
+		return nil, err
+	}
+	for i := range s.Traffic {
+		rand := s.random(i)
+		if e := r.begin(r.tenants[i], &s.Traffic[i], &rand); e != nil {
+			err = join(err, fmt.Errorf("traffic %d, %s: %w", i+1, s.Traffic[i].Kind, e))
+		}
+	}
+	return r, join(err, r.failures())
+}
+
+// newNetwork returns the network of a run, in as many parts as there are cores.
+func newNetwork(r *run, parallel func(int, func(int))) (*network.Network, error) {
+	plan, err := r.s.Network.plan(r.g, r.s.Seed)
 	if err != nil {
 		return nil, err
 	}
@@ -154,7 +189,7 @@ func newRun(s *Scenario, parallel func(int, func(int))) (*run, error) {
 	if plan.UpDown {
 		r.tables = r.g.UpDown(nil)
 	}
-	if err := s.Network.fits(r.tables); err != nil {
+	if err := r.s.Network.fits(r.tables); err != nil {
 		return nil, err
 	}
 	plan.Tables = r.tables
@@ -163,7 +198,7 @@ func newRun(s *Scenario, parallel func(int, func(int))) (*run, error) {
 	if err != nil {
 		return nil, fmt.Errorf("network: %w", err)
 	}
-	cfg.Parts, cfg.Parallel = s.Cores, parallel
+	cfg.Parts, cfg.Parallel = r.s.Cores, parallel
 	routes := cfg.Reroute
 	cfg.Reroute = func(up []bool) []network.Table {
 		if r.interrupted() {
@@ -171,42 +206,30 @@ func newRun(s *Scenario, parallel func(int, func(int))) (*run, error) {
 		}
 		return routes(up)
 	}
-	if r.net, err = network.New(cfg); err != nil {
-		if s.Network.Buffer != 0 {
-			err = fmt.Errorf("network.buffer is %v: %w", s.Network.Buffer, err)
-		}
-		return nil, err
+	r.profile = plan.Profile
+	n, err := network.New(cfg)
+	if err != nil && r.s.Network.Buffer != 0 {
+		err = fmt.Errorf("network.buffer is %v: %w", r.s.Network.Buffer, err)
 	}
-	r.parts = make([]part, r.net.Parts())
-	if err := r.adapters(&plan.Profile); err != nil {
-		return nil, err
-	}
-	if err := r.look(); err != nil {
-		return nil, err
-	}
-	for i := range s.Traffic {
-		rand := s.random(i)
-		if err := r.begin(&s.Traffic[i], &rand); err != nil {
-			return nil, fmt.Errorf("traffic %d, %s: %w", i+1, s.Traffic[i].Kind, err)
-		}
-	}
-	return r, r.failures()
+	return n, err
 }
 
-// look has those look on that want to.
-func (r *run) look() (err error) {
-	if r.rec, err = newRecorder(r); err != nil {
-		return err
+// newWatch has those look on that want to. It returns the one of them that is
+// told of flows.
+func newWatch(r *run) (*recorder, error) {
+	rec, err := newRecorder(r)
+	if err != nil {
+		return nil, err
 	}
 	c, err := newCapturer(r)
-	if err != nil || r.rec == nil && c == nil {
-		return err
+	if err != nil || rec == nil && c == nil {
+		return rec, err
 	}
 	var w network.Watch
-	r.rec.watch(&w)
+	rec.watch(&w)
 	c.watch(r.net, &w)
 	r.net.Watch(&w)
-	return nil
+	return rec, nil
 }
 
 // random returns the randomness of a traffic. Each has its own, so that two of
@@ -216,61 +239,58 @@ func (s *Scenario) random(i int) event.Rand {
 	return event.NewRand(s.Seed, stream+uint64(i))
 }
 
-// adapters makes the adapters, and says how their queue pairs are connected.
+// adapters makes the adapters, and says how the queue pairs of each traffic are
+// connected.
 func (r *run) adapters(p *topology.Profile) error {
 	c := &r.s.Adapter
-	control, err := c.congestion(uint64(r.g.HostRate()))
-	if err != nil {
-		return err
-	}
-	recovery, err := oneOf("adapter.recovery", c.Recovery, recoveries, 0)
-	if err != nil {
-		return err
-	}
+	r.mtu = rocev2.MTU4096
 	entropy, err := oneOf("adapter.entropy", c.Entropy, entropies, 0)
 	if err != nil {
 		return err
 	}
-	mtu := rocev2.MTU4096
 	if c.MTU != 0 {
-		if mtu, err = rocev2.MTUOf(c.MTU); err != nil {
+		if r.mtu, err = rocev2.MTUOf(c.MTU); err != nil {
 			return fmt.Errorf("adapter.mtu: %w", err)
 		}
 	}
 	if c.DSCP < 0 || c.DSCP > 63 {
 		return fmt.Errorf("adapter.dscp is %d: there are 0 to 63", c.DSCP)
 	}
-	tc := uint8(orDefault(c.DSCP, int(p.RoCE))) << 2
-	if !c.NoECN {
-		tc |= network.ECT0
+	of := connecting{r, r.s, p, r.mtu, uint64(r.g.HostRate())}
+	all, err := of.tenant(&Tenant{})
+	if err != nil {
+		return fmt.Errorf("adapter.%w", err)
+	}
+	if r.tenants, err = of.tenants(); err != nil {
+		return err
 	}
 	cfg := adapter.Config{Seed: r.s.Seed, MinProbe: orDefault(c.MinProbe, r.minProbe()).duration(), ReadChunk: int(c.ReadChunk)}
 	cfg.Telemetry, cfg.PerPacket = r.s.Network.Switch.INT, entropy == 1
 	if trace := r.s.Trace; trace != nil {
 		cfg.Trace = func(at event.Time, host int, e *qp.TraceEvent) { trace(at.Duration(), host, e) }
 	}
-	cfg.Window.MaxBytes = int(c.Window)
-	if control.Bytes > usualWindow {
-		cfg.Window.MaxBytes = control.Bytes
-	}
-	r.window = max(int(c.Window), control.Bytes)
-	if psns := packetsOf(r.window, mtu); psns > usualPSNs && recovery == 0 {
-		cfg.Window.MaxPSNs = psns
-	}
-	every, hold := control.Law.Notify() // what the other end counts on
-	cfg.NotifyInterval, cfg.NotifyHold = orDefault(c.Notify.duration(), every), hold
+	r.tenants.windows(&cfg, int(c.Window), r.mtu)
+	r.tenants.notify(&cfg, c.Notify, all.choice.Law)
 	if cfg.NotifyScope, err = scopeOf(c.NotifyScope); err != nil {
 		return err
 	}
-	if r.a, err = adapter.New(r.net, int(r.g.Hosts()), cfg); err != nil {
-		return err
-	}
-	r.conn = adapter.Connection{Foreign: recovery == 1, MTU: mtu, TrafficClass: tc, Timeout: uint8(c.Timeout)}
-	if r.control, err = r.maker(control, mtu); err != nil {
-		return err
-	}
 	r.op = []ib.Opcode{ib.OpWrite, ib.OpSend, ib.OpRead}
-	return nil
+	r.a, err = adapter.New(r.net, int(r.g.Hosts()), cfg)
+	return err
+}
+
+// notify says when receivers tell of marks. All tenants of an adapter have that
+// in common: it is what the most demanding one counts on.
+func (all tenants) notify(cfg *adapter.Config, said Time, law cc.Law) {
+	every, hold := law.Notify()
+	for _, t := range all {
+		e, h := t.choice.Law.Notify()
+		hold = hold || h
+		if e != 0 && (every == 0 || e < every) {
+			every = e
+		}
+	}
+	cfg.NotifyInterval, cfg.NotifyHold = orDefault(said.duration(), every), hold
 }
 
 // scopeOf returns which queue pairs share the time between two notifications.
@@ -297,13 +317,14 @@ func (r *run) markWarm(m *sampler) {
 	m.warm()
 }
 
-// received returns the payload that has arrived of a flow without an end.
-func (f *Flow) received() uint64 {
-	if f.conn == nil {
-		return 0
+// received returns the payload that has arrived of a flow.
+func (f *Flow) received() (sum uint64) {
+	for _, c := range f.conns {
+		if f.op == opRead {
+			sum += c.x.Stats().RxBytes
+		} else {
+			sum += c.y.Stats().RxBytes
+		}
 	}
-	if f.op == opRead {
-		return f.conn.x.Stats().RxBytes
-	}
-	return f.conn.y.Stats().RxBytes
+	return sum
 }

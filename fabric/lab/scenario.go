@@ -75,7 +75,8 @@ type Network struct {
 	GPUs            int // of each of them, each a host
 	MachinesPerLeaf int `toml:"machines_per_leaf"` // 0: all
 
-	Links []Link `toml:"link"`
+	Links   []Link  `toml:"link"`
+	Classes []Class `toml:"class"`
 
 	File   string // of topology "file": its text belongs into Text, see Files
 	Format string // of Text: ns3 or htsim; "": the text tells
@@ -143,42 +144,6 @@ type Adapter struct {
 	Controller func() cc.Controller `toml:"-"`
 }
 
-// Traffic is flows. Kind is one of:
-//
-//   - flow: Bytes from host From to host To
-//   - incast: Bytes from each of Senders hosts, 1 to Senders, to host 0
-//   - permutation: Bytes from each host to another one, by the seed; with
-//     Across to one at another switch, with that many hosts a switch
-//   - all-to-all: Bytes from each host to each other
-//   - load: flows with sizes of the distribution Sizes arrive at random, which
-//     asks each host's cable for the share Load
-//   - bursts: Senders random hosts send Bytes to a random one, again and again,
-//     which takes the share Load of all
-//   - list: the flows of List, which is CSV with a header: from, to, bytes,
-//     and if it has them start, op and src_port
-//   - ring, tree, halving: an all-reduce of Bytes by all hosts, or the first
-//     Ranks of them
-//
-// Without Bytes a flow, an incast, a permutation and an all-to-all go on until
-// the end.
-type Traffic struct {
-	Kind    string
-	From    int
-	To      int
-	Senders int
-	Across  int
-	Ranks   int
-	Bytes   Bytes
-	Sizes   string // websearch, hadoop or alistorage
-	Load    float64
-	Start   Time
-	Until   Time   // of load and bursts, when arrivals end; 0: Scenario.Until
-	Op      string // write, send or read; "": write
-	SrcPort int    `toml:"src_port"` // of a flow: chooses its way
-	List    string // flows, see Kind
-	File    string // where they are: its text belongs into List, see Files
-}
-
 // MostCores is the most that Scenario.Cores may be.
 const MostCores = 64
 
@@ -188,8 +153,6 @@ var (
 	entropies  = []string{"flow", "packet"}
 	routings   = []string{"ecmp", "flowlet", "least-queue", "spray", "drill", "weighted"}
 	topologies = []string{"pair", "star", "leaf-spine", "fat-tree", "hpcc", "ring", "rails", "links", "file"}
-	operations = []string{"write", "send", "read"}
-	kinds      = []string{"flow", "incast", "permutation", "all-to-all", "load", "bursts", "ring", "tree", "halving", "list"}
 )
 
 // oneOf returns the index of a name, that of the default if it is empty.
@@ -250,6 +213,9 @@ func (n *Network) plan(g *topology.Graph, seed uint64) (p topology.Plan, err err
 		}
 		p.Profile = p.Profile.Marking(network.RED{Kmin: int64(n.RED.Kmin), Kmax: int64(n.RED.Kmax), Pmax: uint32(pmax)})
 	}
+	if err := n.classes(&p.Profile); err != nil {
+		return p, err
+	}
 	if n.Alpha != nil && (*n.Alpha < -16 || *n.Alpha > 16) {
 		return p, fmt.Errorf("network.alpha is %d: it is the exponent of 2, from -16 to 16", *n.Alpha)
 	}
@@ -264,6 +230,8 @@ func (n *Network) plan(g *topology.Graph, seed uint64) (p topology.Plan, err err
 }
 
 const us = Microsecond
+
+func notPrinted(r rune) bool { return !unicode.IsPrint(r) }
 
 // tune brings what differs from the profile to a switch.
 func (n *Network) tune(s *network.Switch) {
@@ -282,8 +250,10 @@ func (n *Network) tune(s *network.Switch) {
 		}
 	}
 	change(&s.Classes)
+	n.mark(&s.Classes, s.DSCP)
 	for i := range s.Ports {
 		change(&s.Ports[i])
+		n.mark(&s.Ports[i], s.DSCP)
 	}
 }
 
@@ -291,7 +261,7 @@ func (n *Network) tune(s *network.Switch) {
 func (s *Scenario) check() error {
 	a := &s.Adapter
 	switch {
-	case strings.ContainsFunc(s.Name, func(r rune) bool { return !unicode.IsPrint(r) }):
+	case strings.ContainsFunc(s.Name, notPrinted):
 		return fmt.Errorf("name has a character that cannot be printed: %q", s.Name)
 	case len(s.Traffic) == 0:
 		return errors.New("there is no traffic: name a kind in [[traffic]]")
@@ -389,6 +359,7 @@ func (s *Scenario) others() error {
 		{"switches", n.Switches != 0, "ring links"},
 		{"per_switch", n.PerSwitch != 0, "ring"},
 		{"link", len(n.Links) > 0, "links"},
+		{"class", len(n.Classes) > 0, "star leaf-spine fat-tree hpcc ring links file"},
 		{"file, format or text", n.File != "" || n.Format != "" || n.Text != "", "file"},
 		{"rate or delay", n.Rate != 0 || n.Delay != 0, "pair star leaf-spine fat-tree ring rails links"},
 		{"up_rate or up_delay", up, "leaf-spine ring rails"},
@@ -396,25 +367,10 @@ func (s *Scenario) others() error {
 		{"core_oversubscription", n.CoreOversubscription != 0, "fat-tree"},
 		{"routing, up_down, cut_through, lossy, watchdog, buffer, queue_max, alpha, red or switch", switches, "star leaf-spine fat-tree hpcc ring rails links file"},
 	})
-	for i := 0; i < len(s.Traffic) && err == nil; i++ {
-		t := &s.Traffic[i]
-		err = unused(fmt.Sprintf("traffic %d", i+1), t.Kind, kinds, []setting{
-			{"from or to", t.From != 0 || t.To != 0, "flow"},
-			{"src_port", t.SrcPort != 0, "flow incast permutation all-to-all"},
-			{"op", t.Op != "", "flow incast permutation all-to-all load bursts list"},
-			{"list or file", t.List != "" || t.File != "", "list"},
-			{"senders", t.Senders != 0, "incast bursts"},
-			{"across", t.Across != 0, "permutation"},
-			{"ranks", t.Ranks != 0, "ring tree halving"},
-			{"sizes", t.Sizes != "", "load"},
-			{"bytes beside sizes", t.Sizes != "" && t.Bytes != 0, ""},
-			{"load or until", t.Load != 0 || t.Until != 0, "load bursts"},
-		})
-	}
 	for i := 0; i < len(s.Failures) && err == nil; i++ {
 		err = s.Failures[i].others(i + 1)
 	}
-	return err
+	return join(err, s.othersOfTraffic())
 }
 
 // setting is a setting, or some, that one kind of thing has and others have

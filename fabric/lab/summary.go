@@ -38,6 +38,8 @@ type Summary struct {
 	LongestName string   `json:"longest_queue,omitempty"`
 	Unsent      int      `json:"scripted_unsent,omitempty"` // packets of [[loss]] and [[mark]]
 	LeftOut     []string `json:"left_out,omitempty"`        // what was not recorded
+
+	Traffic []TrafficSummary `json:"traffic,omitempty"` // where there are several, or one has a name or iterations
 }
 
 // Band is the slowdown of flows of some sizes.
@@ -68,6 +70,7 @@ func (r *Result) Summary() Summary {
 			s.Bands = append(s.Bands, Band{band.name, spread})
 		}
 	}
+	s.Traffic = r.trafficSummaries()
 	_, rate, jain := r.Rates()
 	s.Rate, s.Jain = float64(rate)/1e9, jain
 	if len(r.Queues) > 0 {

@@ -9,7 +9,8 @@ import (
 )
 
 // Packets are some of the packets of data of a flow, counted from 0 on in the
-// order in which they are sent first. Of a READ they are those of the answers.
+// order in which they are sent first. Of a READ they are those of the answers,
+// of several queue pairs those of the first.
 type Packets struct {
 	Flow    int    // its number, in the order in which flows begin
 	Packets string // numbers and ranges with blanks between them, as "3 17-20"

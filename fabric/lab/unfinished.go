@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/gosoftroce/rocev2/fabric/event"
 	"github.com/gosoftroce/rocev2/fabric/network"
 	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/qp"
@@ -51,18 +50,18 @@ func (r *run) held() held {
 // it.
 func (r *run) unfinished() (list []Unfinished) {
 	h := r.held()
-	rings := map[*Flow]*collective{}
-	for _, c := range r.rings {
-		rings[c.flow] = c
+	jobs := map[*Flow]*job{}
+	for _, j := range r.jobs {
+		jobs[j.flow] = j
 	}
 	for _, f := range r.flows {
 		if f.Bytes == 0 || f.End != 0 {
 			continue
 		}
 		u := Unfinished{Flow: f, Arrived: -1}
-		switch c := rings[f]; {
-		case c != nil:
-			u.Where = c.where(h)
+		switch j := jobs[f]; {
+		case j != nil:
+			u.Where = j.where(h)
 		case f.op == opRead: // the data come the other way
 			u.Where = r.where(h, f.Dst, f.Src)
 		default:
@@ -71,7 +70,7 @@ func (r *run) unfinished() (list []Unfinished) {
 		if u.Where == "" {
 			u.Where = f.waits()
 		}
-		if f.conn != nil && !r.s.Adapter.Shared {
+		if f.conns != nil && !r.s.Adapter.Shared {
 			u.Arrived = int64(f.received())
 		}
 		list = append(list, u)
@@ -112,10 +111,14 @@ func (r *run) where(h held, src, dst int) string {
 
 // waits says of a flow that has nothing in the network what its host waits for.
 func (f *Flow) waits() string {
-	if f.conn == nil {
+	if f.conns == nil {
 		return "nothing of it is in the network"
 	}
-	at := qp.FlowOf(f.conn.x.Core())
+	at := qp.FlowOf(f.conns[0].x.Core())
+	for _, c := range f.conns[1:] {
+		more := qp.FlowOf(c.x.Core())
+		at.Rate, at.InFlight = at.Rate+more.Rate, at.InFlight+more.InFlight
+	}
 	if at.Rate > 0 {
 		return fmt.Sprintf("nothing of it is in the network: host %d sends at %v, and waits for answers about %v", f.Src, Rate(at.Rate), Bytes(at.InFlight))
 	}
@@ -134,32 +137,6 @@ func (r *run) nameOf(node int) string {
 		return fmt.Sprintf("switch %d", node-hosts)
 	}
 	return fmt.Sprintf("host %d", node)
-}
-
-// where says of the first rank that is not done what it waits for.
-func (c *collective) where(h held) string {
-	open, first := 0, -1
-	for rank, at := range c.ended {
-		if at == event.Time(0) {
-			if open++; first < 0 {
-				first = rank
-			}
-		}
-	}
-	round := c.round[first]
-	text := fmt.Sprintf("%d of %d ranks are not done; rank %d ", open, len(c.ended), first)
-	if round >= c.plan.Rounds() {
-		return text + fmt.Sprintf("waits for the acknowledgement of %d messages", c.sent[first])
-	}
-	from := c.plan.Step(first, round).From
-	if from < 0 {
-		return text + fmt.Sprintf("is in round %d", round)
-	}
-	text += fmt.Sprintf("waits in round %d for rank %d", round, from)
-	if at := c.r.where(h, int(from), first); at != "" {
-		text += ": " + at
-	}
-	return text
 }
 
 // writeFailed writes the flows that have failed, the first of them.

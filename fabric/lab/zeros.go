@@ -39,6 +39,15 @@ var notZero = map[string]string{
 	"adapter.timeout":    "1 to 31; left out, it is 14",
 	"adapter.read_chunk": "above 0, and at most 1GiB; left out, it is the adapter's own",
 
+	"network.class.weight": "1 to 65535; left out, it is the profile's",
+
+	"traffic.dscp":        "1 to 63, or class = \"0\"; left out, it is the adapter's",
+	"traffic.window":      "above 0, and at most 1GiB; left out, it is the adapter's",
+	"traffic.queue_pairs": fmt.Sprintf("1 to %d; left out, it is 1", mostPairs),
+	"traffic.rate":        "1Mb/s to 4Tb/s; left out, there is no limit",
+	"traffic.iterations":  "at least 1; left out, it is 1",
+	"traffic.group":       "how many ranks a machine has, at least 2",
+
 	"traffic.ranks":    "2 to the number of hosts; left out, it is all hosts",
 	"traffic.until":    "above 0; left out, it is that of the scenario",
 	"traffic.src_port": "49152 to 65535; left out, it is chosen from the connection",

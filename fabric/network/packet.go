@@ -49,7 +49,8 @@ type Packet struct {
 }
 
 // Flags are marks that a packet bears for programs and hosts. The network
-// itself does nothing by them, but by Lose. Those from 1<<4 on are the hosts' own.
+// itself does nothing by them, but by Lose. Those from 1<<4 on are the hosts'
+// own.
 type Flags uint8
 
 const (

@@ -43,7 +43,7 @@ func (p *page) figures(r *lab.Result, files []string) {
 func use(r *lab.Result) lab.Plot {
 	p := &plot.Plot{Title: "cables in use", X: plot.Axis{Label: "time, ms"}, Y: plot.Axis{Label: "% of the rate"}}
 	ports := slices.Clone(r.Ports)
-	slices.SortStableFunc(ports, func(a, b lab.Port) int { return cmp.Compare(load(r, &b), load(r, &a)) })
+	slices.SortStableFunc(ports, func(a, b lab.Port) int { return cmp.Compare(load(r.End, &b), load(r.End, &a)) })
 	for i := range ports {
 		x := &ports[i]
 		s := r.Samples.Find(r.PortName(x.Node, x.Port), "sent_bytes")

@@ -106,7 +106,7 @@ func pauseHints(r *lab.Result) (list []string) {
 func loadHints(r *lab.Result, s *lab.Summary) (list []string) {
 	var full []string
 	for i := range r.Ports {
-		if p := &r.Ports[i]; load(r, p) >= .9 && p.Node >= r.Hosts {
+		if p := &r.Ports[i]; load(r.End, p) >= .9 && p.Node >= r.Hosts {
 			full = append(full, r.PortName(p.Node, p.Port))
 		}
 	}

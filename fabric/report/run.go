@@ -140,12 +140,12 @@ func (p *page) ports(r *lab.Result) {
 	}
 	p.heading("Ports")
 	list := slices.Clone(r.Ports)
-	slices.SortStableFunc(list, func(a, b lab.Port) int { return cmp.Compare(load(r, &b), load(r, &a)) })
+	slices.SortStableFunc(list, func(a, b lab.Port) int { return cmp.Compare(load(r.End, &b), load(r.End, &a)) })
 	header := []string{"port", "to", "rate", "cable in use", "longest queue", "marked", "dropped", "paused for"}
 	rows := func() (rows [][]string) {
 		for i := range list[:min(len(list), busyPorts)] {
 			x := &list[i]
-			rows = append(rows, []string{r.PortName(x.Node, x.Port), r.NodeName(x.Peer), x.Rate.String(), fmt.Sprintf("%.1f %%", 100*load(r, x)),
+			rows = append(rows, []string{r.PortName(x.Node, x.Port), r.NodeName(x.Peer), x.Rate.String(), fmt.Sprintf("%.1f %%", 100*load(r.End, x)),
 				lab.Bytes(x.MaxQueued).String(), strconv.FormatUint(x.Marks, 10), strconv.FormatUint(x.Dropped(), 10), lab.Time(x.Paused).String()})
 		}
 		return rows
@@ -157,11 +157,11 @@ func (p *page) ports(r *lab.Result) {
 }
 
 // load is the share of a run that a port's cable was in use.
-func load(r *lab.Result, p *lab.Port) float64 {
-	if r.End == 0 || p.Rate == 0 {
+func load(run lab.Time, p *lab.Port) float64 {
+	if run == 0 || p.Rate == 0 {
 		return 0
 	}
-	return float64(p.Bytes) * 8e12 / (float64(p.Rate) * float64(r.End))
+	return float64(p.Bytes) * 8e12 / (float64(p.Rate) * float64(run))
 }
 
 // notes links to the files, and says what is in none.

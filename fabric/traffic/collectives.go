@@ -24,7 +24,8 @@ type Span struct {
 }
 
 // Collective is the plan of a collective operation. Ranks are numbered from 0.
-// At its end every rank has the sum of all vectors.
+// At the end of an all-reduce every rank has the sum of all vectors. What other
+// collectives come to is said by the functions that return them.
 type Collective interface {
 	Ranks() int
 	Rounds() int
@@ -54,7 +55,7 @@ func (p plan) spans(from, to, n int) Span {
 
 func newPlan(ranks int, bytes int64) (plan, error) {
 	if ranks < 1 || ranks > maxHosts {
-		return plan{}, fmt.Errorf("traffic: an all-reduce of %d ranks; it takes 1 to %d", ranks, maxHosts)
+		return plan{}, fmt.Errorf("traffic: a collective of %d ranks; it takes 1 to %d", ranks, maxHosts)
 	}
 	if err := checkBytes(bytes); err != nil {
 		return plan{}, err
@@ -77,18 +78,10 @@ type ring struct{ plan }
 func (c ring) Rounds() int { return 2 * (c.ranks - 1) }
 
 func (c ring) Step(rank, round int) Step {
-	n := c.ranks
-	part, reduce := rank-round, true
-	if round >= n-1 {
-		part, reduce = rank+1-(round-(n-1)), false
+	if back := round - (c.ranks - 1); back >= 0 {
+		return c.around(rank, rank+1-back, false)
 	}
-	part = (part + n) % n
-	before := (part + n - 1) % n
-	return Step{
-		To: int32((rank + 1) % n), From: int32((rank + n - 1) % n),
-		Send: c.spans(part, part+1, n), Recv: c.spans(before, before+1, n),
-		Reduce: reduce,
-	}
+	return c.around(rank, rank-round, true)
 }
 
 // Tree returns the all-reduce by a binomial tree: the whole vector goes up to

@@ -53,7 +53,7 @@ var houses = map[string]string{
 
 // visits are the packages of the laboratory that a face imports all the same.
 var visits = map[string][]string{
-	"cmd/rocev2": {"fabric/lab", "fabric/sweep", "fabric/record", "fabric/report", "fabric/replay"}, // rocev2 sim is their face
+	"cmd/rocev2": {"fabric/lab", "fabric/sweep", "fabric/record", "fabric/report", "fabric/replay", "fabric/traffic/chakra"}, // rocev2 sim is their face
 }
 
 // houseOf returns the house of a package, "" if it has none.

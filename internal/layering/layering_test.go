@@ -66,13 +66,17 @@ var layers = map[string][]string{
 	"fabric/event":             {},
 	"fabric/network":           {"fabric/event", "internal/heap"},
 	"fabric/cores":             {}, // goroutines, for those that run a network: it is a parameter there
-	"fabric/adapter":           {"fabric/event", "fabric/network", "rocev2/clock", "rocev2", "ib", "memreg", "qp", "qp/cc", "hca/engine", "transport"},
+	"fabric/adapter":           {"fabric/event", "fabric/network", "rocev2/clock", "rocev2", "ib", "memreg", "qp", "qp/cc", "hca/engine", "transport", "internal/heap"},
 	"fabric/topology":          {"fabric/event", "fabric/network"},
 	"fabric/switches":          {"fabric/network"},
 	"fabric/topology/topofile": {"fabric/topology"}, // files of other simulators
 	"fabric/traffic":           {},
-	"fabric/plot":              {},
-	"fabric/lab": {"fabric/event", "fabric/cores", "fabric/network", "fabric/switches", "fabric/topology", "fabric/topology/topofile", "fabric/traffic", "fabric/adapter", "fabric/plot",
+
+	"fabric/traffic/tracefile": {}, // files of other simulators
+	"fabric/traffic/chakra":    {},
+
+	"fabric/plot": {},
+	"fabric/lab": {"fabric/event", "fabric/cores", "fabric/network", "fabric/switches", "fabric/topology", "fabric/topology/topofile", "fabric/traffic", "fabric/traffic/tracefile", "fabric/traffic/chakra", "fabric/adapter", "fabric/plot",
 		"ib", "rocev2", "qp", "qp/cc", "qp/trace", "hca/engine", "internal/closest", "internal/tomllines"},
 	"fabric/record": {"fabric/event", "fabric/network", "fabric/lab", "rocev2", "ib", "qp/trace", "observe/dissect"}, // files of a result, for other programs
 	"fabric/replay": {"fabric/lab", "rocev2", "observe/dissect"},                                                     // a capture as a scenario
@@ -118,7 +122,7 @@ var layers = map[string][]string{
 	// Programs import verbs, and a kind of link where they want another
 	// one. What is below verbs (ib, memreg, qp, hca) is not theirs.
 	"programs/interop/...": {"hca/task", "verbs", "rdma/cm", "rdma/rdmanet", "programs/interop/..."},
-	"cmd/...":              {"verbs", "qp/trace", "transport/...", "rocev2/mad", "observe/dissect", "programs/interop/...", "observe/doctor/...", "observe/conformance/...", "rdma", "cmd/rocev2d/server/...", "programs", "transport/owner", "fabric/lab", "fabric/sweep", "fabric/record", "fabric/report", "fabric/replay", "internal/closest", "internal/tomllines", "internal/sockfilter", "internal/userdir", "cmd/..."},
+	"cmd/...":              {"verbs", "qp/trace", "transport/...", "rocev2/mad", "observe/dissect", "programs/interop/...", "observe/doctor/...", "observe/conformance/...", "rdma", "cmd/rocev2d/server/...", "programs", "transport/owner", "fabric/lab", "fabric/sweep", "fabric/record", "fabric/report", "fabric/replay", "fabric/traffic/chakra", "internal/closest", "internal/tomllines", "internal/sockfilter", "internal/userdir", "cmd/..."},
 
 	"cmd/build": {"rocev2"}, // what the commands say of the processor
 
@@ -162,7 +166,7 @@ var layers = map[string][]string{
 // randomness are parameters.
 var pure = []string{"rocev2/clock", "internal/heap", "internal/list", "internal/counters", "internal/tomllines", "rocev2", "rocev2/layers", "rocev2/mad", "rocev2/psp", "observe/dissect", "ib", "memreg", "transport", "hca/engine", "hca/wake",
 	"qp", "qp/queue", "qp/cc", "qp/trace", "qp/conn", "qp/requester", "qp/responder", "qp/datagram",
-	"fabric/event", "fabric/network", "fabric/switches", "fabric/adapter", "fabric/topology", "fabric/traffic", "fabric/record", "fabric/report", "fabric/replay",
+	"fabric/event", "fabric/network", "fabric/switches", "fabric/adapter", "fabric/topology", "fabric/traffic", "fabric/traffic/tracefile", "fabric/traffic/chakra", "fabric/record", "fabric/report", "fabric/replay",
 	"rdma/cm/agent", "transport/owner/relay", "rdma/rdmanet/rsocket", "programs/uverbs/abi", "programs/uverbs/ring", "programs/ucma/abi"}
 
 // bannedImports are what a pure package (tests excepted) never imports.
@@ -184,6 +188,7 @@ var onlyIn = map[string][]string{
 	"github.com/google/gopacket":                     {"rocev2/layers", "internal/captures", "e2e/..."},
 	"github.com/prometheus/client_golang":            {"observe/metrics"},
 	"github.com/BurntSushi/toml":                     {"cmd/rocev2d/server/config", "fabric/lab"},
+	"google.golang.org/protobuf":                     {"fabric/traffic/chakra"}, // its wire format
 	"github.com/spf13/cobra":                         {"cmd/describe", "cmd/rocev2", "cmd/rocev2d"},
 	"golang.org/x/sys/unix":                          {"cmd/rocev2/top", "programs", "programs/adapter", "programs/uverbs", "transport/udp", "transport/shm", "transport/lease", "transport/owner", "memreg/mapping", "hca", "e2e/...", "cmd/rocev2", "cmd/rocev2d", "observe/doctor/...", "internal/debian", "internal/testnet", "internal/isolated", "internal/userdir", "internal/sockfilter", "internal/dontfrag"},
 	"golang.org/x/sys/windows":                       {"internal/dontfrag", "memreg/mapping"},
