@@ -131,8 +131,9 @@ func TestCreditsPublished(t *testing.T) {
 	golden(t, "credits", b.String())
 }
 
-// overload returns which share of a cable of 10 Gb/s, in parts of 10000, carries
-// whole packets of 9000 bytes when each of some senders asks for all of it.
+// overload returns which share of a cable of 10 Gb/s, in parts of 10000,
+// carries whole packets of 9000 bytes when each of some senders asks for all of
+// it.
 func overload(t *testing.T, senders int, trim bool, headers network.Class) uint64 {
 	const mtu, rate = 9038, 10_000_000_000
 	sw := network.Switch{Buffer: 1 << 30}
