@@ -29,7 +29,6 @@ type host struct {
 	sent    uint64        // packets so far
 	latest  time.Duration // when the latest of them was sent
 	dirty   bool          // it is in World.dirty
-	room    chan struct{} // holds a token when there may be room in out for a Send that waits
 }
 
 // outgoing is a packet that waits for the cable.
@@ -94,8 +93,10 @@ func (h *host) Pull(_ event.Time, port int, paused uint8, p *network.Packet) boo
 		return false
 	}
 	*p = from.take().Packet
-	if h.outSize -= int(p.Size); h.outSize <= h.w.cfg.SendBuffer/2 {
-		signal(h.room) // not for each packet
+	h.outSize -= int(p.Size)
+	if q := h.port; q != nil && q.waits && h.outSize <= h.w.cfg.SendBuffer/2 { // not for each packet
+		q.waits = false
+		q.onRoom()
 	}
 	return true
 }

@@ -16,8 +16,11 @@ type Port struct {
 	done  chan struct{} // closed by Close
 	ready chan struct{} // holds a token while something may have come
 
+	onRoom func() // of the device
+
 	// The lock of the World guards the rest.
 	closed   bool
+	waits    bool // the device waits for onRoom
 	in       queue[network.Packet]
 	inSize   int      // bytes in in, with overhead
 	taken    []uint32 // handles of the packets of the latest Recv
@@ -42,6 +45,7 @@ func (t *watcher) tell(c transport.PortChange) {
 
 var (
 	_ transport.Link         = (*Port)(nil)
+	_ transport.PacedLink    = (*Port)(nil)
 	_ transport.PortReporter = (*Port)(nil)
 	_ transport.PortWatcher  = (*Port)(nil)
 )
@@ -155,27 +159,35 @@ func (p *Port) release() {
 	p.taken = p.taken[:0]
 }
 
-// Send implements transport.Link. It blocks while more than SendBuffer waits
-// for the cable.
+// Pacer implements transport.PacedLink: devices send while no more than
+// SendBuffer waits for the cable.
+func (p *Port) Pacer() transport.Pacer { return p }
+
+// Room implements transport.Pacer.
+func (p *Port) Room() bool {
+	w := p.host.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if p.waits = p.host.outSize > w.cfg.SendBuffer; p.waits {
+		p.stats.SendWaited()
+	}
+	return !p.waits
+}
+
+// OnRoom implements transport.Pacer.
+func (p *Port) OnRoom(f func()) { p.onRoom = f }
+
+// Send implements transport.Link. It never blocks, see Pacer.
 func (p *Port) Send(b *transport.TxBatch) error {
 	var fail transport.SendError
 	h, w := p.host, p.host.w
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if p.closed {
+		return transport.ErrClosed
+	}
 	packets, bytes := 0, 0
 	for i := range b.Len() {
-		for !p.closed && h.outSize > w.cfg.SendBuffer {
-			p.stats.SendWaited()
-			w.mu.Unlock()
-			select {
-			case <-h.room:
-			case <-p.done:
-			}
-			w.mu.Lock()
-		}
-		if p.closed {
-			return transport.ErrClosed
-		}
 		n, err := h.put(b.Packet(i))
 		if err != nil {
 			fail.Add(i, 1, err)

@@ -87,7 +87,7 @@ func New(t testing.TB, c Config) *World {
 	c.Device.MinProbe = cmp.Or(c.Device.MinProbe, minProbe)
 	w := &World{t: t, cfg: c, net: n, start: time.Now(), hosts: make([]host, c.Network.Hosts), linkMTU: frames.LinkMTU(c.Network.MTU)}
 	for i := range w.hosts {
-		w.hosts[i] = host{w: w, number: i, cable: -1, random: numbers(c.Seed, stream+uint64(i)), room: make(chan struct{}, 1)}
+		w.hosts[i] = host{w: w, number: i, cable: -1, random: numbers(c.Seed, stream+uint64(i))}
 		n.Attach(i, &w.hosts[i])
 	}
 	for i, k := range c.Network.Cables {
