@@ -48,9 +48,10 @@ var (
 	errNoHost  = errors.New("worldtest: no host has this address")
 )
 
-// put queues a packet for the cable.
-func (h *host) put(data []byte, path *transport.Path) (n int, err error) {
+// put queues packet i of a batch for the cable.
+func (h *host) put(b *transport.TxBatch, i int) (n int, err error) {
 	w := h.w
+	data, path := b.Packet(i)
 	dst, ok := frames.Number(path.Dst, len(w.hosts))
 	switch {
 	case !ok:
@@ -60,6 +61,9 @@ func (h *host) put(data []byte, path *transport.Path) (n int, err error) {
 	}
 	k := outgoing{at: w.now(), number: h.sent}
 	n = w.packets.Put(&k.Packet, dst, data, path)
+	if b.Damaged(&transport.Run{First: i, Last: i + 1}) {
+		w.packets.Spoil(k.Handle)
+	}
 	h.sent++
 	h.latest = k.at
 	h.outSize += int(k.Size)

@@ -188,7 +188,7 @@ func (p *Port) Send(b *transport.TxBatch) error {
 	}
 	packets, bytes := 0, 0
 	for i := range b.Len() {
-		n, err := h.put(b.Packet(i))
+		n, err := h.put(b, i)
 		if err != nil {
 			fail.Add(i, 1, err)
 			p.stats.SendFailed(1)

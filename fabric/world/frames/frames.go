@@ -48,6 +48,7 @@ const IPHeaders = 20 + 8
 type record struct {
 	data         []byte // BTH to ICRC, which is not computed
 	trafficClass uint8
+	spoiled      bool // the ICRC is wrong
 }
 
 // Store keeps packets under way.
@@ -84,7 +85,7 @@ func (s *Store) put(data []byte, n int, trafficClass uint8) uint32 {
 	}
 	b := s.memory(n)
 	copy(b, data)
-	s.all[handle] = record{b[:n], trafficClass}
+	s.all[handle] = record{data: b[:n], trafficClass: trafficClass}
 	return handle
 }
 
@@ -111,11 +112,18 @@ func sizeOf(n int) int {
 // Release.
 func (s *Store) Received(p *network.Packet) transport.RxPacket {
 	k := &s.all[p.Handle]
+	icrc := transport.ICRCAbsent
+	if k.spoiled {
+		icrc = transport.ICRCBad
+	}
 	return transport.RxPacket{
 		Data: k.data[:len(k.data):len(k.data)], Src: Addr(int(p.Src)), Dst: Addr(int(p.Dst)), SrcPort: p.SrcPort,
-		TrafficClass: k.trafficClass&^3 | p.ECN, HopLimit: p.Hops, ICRC: transport.ICRCAbsent,
+		TrafficClass: k.trafficClass&^3 | p.ECN, HopLimit: p.Hops, ICRC: icrc,
 	}
 }
+
+// Spoil has a packet arrive with a wrong ICRC.
+func (s *Store) Spoil(handle uint32) { s.all[handle].spoiled = true }
 
 // Release gives back a packet's handle and memory.
 func (s *Store) Release(handle uint32) {
