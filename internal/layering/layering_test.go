@@ -144,7 +144,7 @@ var layers = map[string][]string{
 	"e2e/attack/strangers": {"e2e/attack/victim", "verbs", "rocev2", "rocev2/mad", "rdma/cm", "rdma", "rdma/rdmanet/rsocket"},
 	// The owner of a port, and those that lease of it.
 	"e2e/attack/leases": {"e2e/attack", "e2e/attack/victim", "verbs", "rocev2", "rocev2/mad", "rdma", "transport/lease", "transport"},
-	"examples/...":      {"verbs", "verbs/verbstest", "rdma/cm", "rdma", "rdma/rdmanet", "fabric", "fabric/worldtest", "transport/..."},
+	"examples/...":      {"verbs", "verbs/verbstest", "rdma/cm", "rdma", "rdma/rdmanet", "fabric", "fabric/event", "fabric/topology", "fabric/worldtest", "transport/..."},
 	"internal/...":      {},
 
 	"internal/testforge": {"verbs", "rdma/cm", "rocev2/mad"},
