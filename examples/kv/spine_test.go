@@ -72,8 +72,8 @@ func (s *seen) report(w io.Writer) {
 	}
 }
 
-// The store of main, with a server on one host and clients on twelve others
-// behind other leaves. In mid-run a spine switch goes down: each cable of it.
+// The store of main, with a server on one host and clients on twelve others, of
+// other leaves. In mid-run a spine switch goes down: each cable of it.
 // Until the leaves send around it some requests wait. All are carried out, and
 // what is read is what was put.
 func TestFailingSpine(t *testing.T) {

@@ -15,7 +15,6 @@ import (
 	"github.com/gosoftroce/rocev2/fabric/topology"
 	"github.com/gosoftroce/rocev2/fabric/worldtest"
 	"github.com/gosoftroce/rocev2/rdma/rdmanet"
-	"github.com/gosoftroce/rocev2/verbs"
 )
 
 func must(t testing.TB, err error) {
@@ -50,18 +49,43 @@ func text(stream, n int) []byte {
 	return b[:n]
 }
 
-// TestHTTP has 64 hosts, each with a server of net/http and clients of four
+// TestHTTP has 64 hosts, each with a server of net/http and a client of four
 // others, over RDMA.
 func TestHTTP(t *testing.T) {
 	t.Parallel()
-	const hosts, asked, size = 64, 4, 64 << 10
+	sum, took := serveHTTP(t, func(i, k int) int { return (i + 1 + 13*k) % webHosts })
+	if t.Logf("%v of virtual time, %+v", took, sum); sum.Dropped() > 0 {
+		t.Errorf("%d packets were dropped", sum.Dropped())
+	}
+}
+
+// TestHTTPIncast is the same where all ask four hosts at once, and switches
+// have short queues: packets are lost, and no byte.
+func TestHTTPIncast(t *testing.T) {
+	t.Parallel()
+	short := func(p *topology.Plan) {
+		p.Tune = func(_ int32, s *network.Switch) {
+			s.Classes[0].EgressMax, s.Ports = 128<<10, nil
+		}
+	}
+	sum, took := serveHTTP(t, func(_, k int) int { return k }, short)
+	if t.Logf("%v of virtual time, %+v", took, sum); sum.Dropped() == 0 {
+		t.Error("no packet was dropped")
+	}
+}
+
+const webHosts = 64
+
+// serveHTTP has host i ask the hosts that asks returns for k from 0 to 3.
+func serveHTTP(t *testing.T, asks func(i, k int) int, change ...func(*topology.Plan)) (sum network.Totals, took time.Duration) {
+	const asked, size = 4, 64 << 10
 	synctest.Test(t, func(t *testing.T) {
-		w := worldtest.New(t, worldtest.Config{Network: leafSpine(t, 8, 4, 8)})
+		w := worldtest.New(t, worldtest.Config{Network: leafSpine(t, 8, 4, 8, change...)})
 		var served, done sync.WaitGroup
 		var servers []*http.Server
-		for i := range hosts {
+		for i := range webHosts {
 			lc := rdmanet.ListenConfig{Device: w.Device(i)}
-			l, err := lc.Listen(t.Context(), "rdma", w.Device(i).Addr().String()+":80")
+			l, err := lc.Listen(t.Context(), "rdma", ":80")
 			must(t, err)
 			s := &http.Server{Handler: http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 				body, err := io.ReadAll(r.Body)
@@ -78,25 +102,25 @@ func TestHTTP(t *testing.T) {
 			})
 			servers = append(servers, s)
 		}
-		for i := range hosts {
+		for i := range webHosts {
+			d := &rdmanet.Dialer{Device: w.Device(i)}
 			done.Go(func() {
-				d := &rdmanet.Dialer{Device: w.Device(i)}
 				tr := &http.Transport{DialContext: d.DialContext}
 				defer tr.CloseIdleConnections()
 				client := &http.Client{Transport: tr, Timeout: time.Minute}
 				for k := range asked {
-					to := (i + 1 + 13*k) % hosts
-					must1(t, ask(client, i, to, size))
+					must1(t, ask(client, i, asks(i, k), size))
 				}
 			})
 		}
 		done.Wait()
-		t.Logf("%v, %+v", w.Now(), w.Totals())
+		sum, took = w.Totals(), w.Now()
 		for _, s := range servers {
 			must1(t, s.Shutdown(t.Context()))
 		}
 		served.Wait()
 	})
+	return sum, took
 }
 
 func must1(t *testing.T, err error) {
@@ -122,5 +146,3 @@ func ask(client *http.Client, i, to, size int) error {
 	}
 	return nil
 }
-
-var _ verbs.Config

@@ -1,14 +1,17 @@
 package worldtest_test
 
 import (
+	"context"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/gosoftroce/rocev2/fabric/topology"
+	"github.com/gosoftroce/rocev2/fabric/world"
 	"github.com/gosoftroce/rocev2/fabric/worldtest"
 	"github.com/gosoftroce/rocev2/rdma"
+	"github.com/gosoftroce/rocev2/verbs"
 )
 
 // TestRepeatable: where one program of a host at a time does something, runs
@@ -56,4 +59,40 @@ func repeated(t *testing.T, seed uint64) (digest uint64, took time.Duration) {
 		digest, took = w.Digest(), w.Now()
 	})
 	return digest, took
+}
+
+// TestBothWorldsAgree: WRITEs of 1 MiB, one after the other, take what they
+// take where programs are coroutines (package world), within three hundredths:
+// here devices know the size of their receive buffer.
+func TestBothWorldsAgree(t *testing.T) {
+	t.Parallel()
+	const rounds = 16
+	var here, there time.Duration
+	synctest.Test(t, func(t *testing.T) {
+		w := worldtest.New(t, worldtest.Config{Network: pair(t)})
+		s := connected(t, w.Device(0), w.Device(1))
+		for range rounds {
+			must(t, write(t.Context(), &s[0], &s[1], 1<<20))
+		}
+		here = w.Now()
+	})
+	w, err := world.New(world.Config{Network: pair(t)})
+	must(t, err)
+	peer, err := w.Device(1)
+	must(t, err)
+	must(t, w.Go(0, func(ctx context.Context, dev *verbs.Device) error {
+		s := connected(t, dev, peer)
+		for range rounds {
+			if err := write(ctx, &s[0], &s[1], 1<<20); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+	must(t, w.Run())
+	there = w.Now()
+	must(t, w.Close())
+	if d := (here - there).Abs(); d > there*3/100 {
+		t.Errorf("%v here, and %v with coroutines", here, there)
+	}
 }

@@ -104,8 +104,8 @@ func (c *Conn) await(r role) error {
 }
 
 // turns lets in one call at a time, which may wait and give up the lock of the
-// connection meanwhile. A lock of their own would do the same, but who waits
-// for a lock stops the time of a test in virtual time (testing/synctest).
+// connection meanwhile. A lock of their own would do the same, but a goroutine
+// that waits for a lock stops the time of a bubble of testing/synctest.
 type turns struct {
 	taken   bool
 	waiting int

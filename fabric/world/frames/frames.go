@@ -21,7 +21,7 @@ func Addr(host int) netip.Addr {
 	return netip.AddrFrom4([4]byte{10, 0, byte(host >> 8), byte(host)})
 }
 
-// Number returns which of so many hosts has an address, if one has.
+// Number returns which of a number of hosts has an address, if one has.
 func Number(a netip.Addr, hosts int) (uint16, bool) {
 	if !a.Is4() {
 		return 0, false
@@ -32,8 +32,7 @@ func Number(a netip.Addr, hosts int) (uint16, bool) {
 }
 
 // LinkMTU returns how many bytes an IP packet may have on a network whose
-// largest packet has so many on the wire, which network.DefaultMTU is where it
-// is 0.
+// largest packet has wire bytes; 0 stands for network.DefaultMTU.
 func LinkMTU(wire int) int {
 	if wire == 0 {
 		wire = network.DefaultMTU
