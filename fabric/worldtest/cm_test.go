@@ -107,7 +107,7 @@ func TestIDs(t *testing.T) {
 		client.want(cm.EventTimewaitExit)
 		server.want(cm.EventTimewaitExit)
 
-		// The peer does not answer any more: the times are the protocol's.
+		// The peer falls silent: the times are those of the protocol.
 		id = client.resolved(listener.LocalAddr())
 		w.SetCable(3, false)
 		begin := w.Now()
