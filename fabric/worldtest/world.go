@@ -173,8 +173,13 @@ func (w *World) Port(number int) (*Port, error) {
 }
 
 // SetCable takes a cable down or brings it up, as network.Network.SetCable. A
-// device on its end learns of it, as by the carrier of its interface.
+// device on its end learns of it, as by the carrier of its interface. A number
+// that no cable has is an error of the test.
 func (w *World) SetCable(i int, up bool) {
+	if i < 0 || i >= len(w.cfg.Network.Cables) {
+		w.t.Errorf("worldtest: cable %d: there are 0 to %d", i, len(w.cfg.Network.Cables)-1)
+		return
+	}
 	w.mu.Lock()
 	w.play()
 	w.net.SetCable(i, up)
@@ -197,11 +202,11 @@ func (w *World) SetCable(i int, up bool) {
 	}
 }
 
-// Up reports whether a cable is up.
+// Up reports whether a cable is up. One that is not there is not.
 func (w *World) Up(i int) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.net.Up(i)
+	return i >= 0 && i < len(w.cfg.Network.Cables) && w.net.Up(i)
 }
 
 // Totals returns the counters of the network up to now.

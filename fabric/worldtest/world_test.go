@@ -161,6 +161,9 @@ func TestMistakes(t *testing.T) {
 		wants(t, "congestion", fatal(t, func(f testing.TB) {
 			worldtest.New(f, worldtest.Config{Network: pair(t), Device: verbs.Config{Congestion: "none"}}).Device(0)
 		}))
+		r := &recorder{TB: t}
+		worldtest.New(r, worldtest.Config{Network: pair(t)}).SetCable(1, false)
+		wants(t, "cable 1: there are 0 to 0", strings.Join(r.errors, ""))
 		w.Device(0)
 		_, err := w.Port(0)
 		wants(t, "has a device already", fmt.Sprint(err))
@@ -169,6 +172,28 @@ func TestMistakes(t *testing.T) {
 		must(t, err)
 		must(t, p.Close())
 		w.Device(0)
+	})
+}
+
+// TestClosedInFlight: devices that are closed in the middle of transfers both
+// ways leave nothing, and another one can take the port.
+func TestClosedInFlight(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := worldtest.New(t, worldtest.Config{Network: pair(t), SendBuffer: 1, RecvBuffer: 64 << 10})
+		for round := range 20 {
+			s := connected(t, w.Device(0), w.Device(1))
+			var both sync.WaitGroup
+			for i := range 2 {
+				both.Go(func() { write(t.Context(), &s[i], &s[1-i], 1<<20) })
+			}
+			time.Sleep(time.Duration(round) * 10 * time.Microsecond)
+			must1(t, s[round%2].dev.Close())
+			both.Go(func() { must1(t, s[1-round%2].dev.Close()) })
+			both.Wait()
+		}
+		s := connected(t, w.Device(0), w.Device(1))
+		must(t, write(t.Context(), &s[0], &s[1], 1<<20))
 	})
 }
 
