@@ -78,6 +78,11 @@ type Config struct {
 	// Stats.Link.
 	Loopback bool
 
+	// Random gives the numbers of queue pairs, the PSNs that they begin
+	// with, and keys. Several goroutines may call it at once. nil means
+	// numbers that no peer can guess.
+	Random func() uint32
+
 	// Strict, if it is not nil, has the device refuse what adapters refuse,
 	// and record what they punish. Its limits are the device's.
 	Strict *strict.Checker
@@ -119,14 +124,14 @@ func New(cfg Config, links ...transport.Link) *Device {
 		panic("hca: the number of links must be a power of two")
 	}
 	d := &Device{
-		shared:   &shared{base: time.Now(), spin: wake.SpinCount(cfg.Spin, runtime.GOMAXPROCS(0)), events: newEventHub(), pager: newPager(), broken: make(chan struct{})},
+		shared:   &shared{base: time.Now(), tasks: tasksOn(links), spin: wake.SpinCount(cfg.Spin, runtime.GOMAXPROCS(0)), events: newEventHub(), pager: newPager(), broken: make(chan struct{})},
 		own:      ownAddr{links[0].Addr(), links[0]},
 		contexts: map[*Context]struct{}{},
 	}
 	d.groups.dev, d.events.later = d, d.handlers.run
 	caps := links[0].Capabilities()
 	ec := engine.Config{
-		Addr: d.own.Addr, Port: caps.Port, Random: random32,
+		Addr: d.own.Addr, Port: caps.Port, Random: cfg.random(),
 		Window: cfg.Window, RecvBuffer: caps.RecvBuffer, ReadChunk: cfg.ReadChunk, MinProbe: cfg.MinProbe,
 		Congestion: cfg.Congestion, NotifyInterval: cfg.NotifyInterval, NotifyClass: cfg.NotifyClass,
 		NotifyScope: cfg.NotifyScope, NotifyHold: cfg.NotifyHold,
@@ -196,6 +201,14 @@ func driverOf(links []transport.Link) Driver {
 		}
 	}
 	return nil
+}
+
+// random returns what gives random numbers.
+func (c *Config) random() func() uint32 {
+	if c.Random != nil {
+		return c.Random
+	}
+	return random32
 }
 
 // random32 gives keys, QPNs and starting PSNs: a peer must not be able to

@@ -19,7 +19,8 @@ import (
 // shared is what the shards of a device share.
 type shared struct {
 	base      time.Time // time 0 of the engines, and of Now
-	driver    Driver    // has the time instead; nil: there is none
+	tasks     task.Runner
+	driver    Driver // has the time instead; nil: there is none
 	random    func() uint32
 	spin      int // how many times a waiting program polls before it sleeps
 	events    *eventHub
@@ -54,11 +55,17 @@ func (s *shared) Now() uint64 { return uint64(s.now()) + 1 }
 
 // Tasks returns what starts goroutines beside the device's programs, and has
 // their time: with a Driver, the driver.
-func (s *shared) Tasks() task.Runner {
-	if s.driver == nil {
-		return task.Runner{}
+func (s *shared) Tasks() task.Runner { return s.tasks }
+
+// tasksOn returns what a device on these links has for that.
+func tasksOn(links []transport.Link) task.Runner {
+	if driver := driverOf(links); driver != nil {
+		return task.By(driver)
 	}
-	return task.By(s.driver)
+	if links[0].Capabilities().Virtual {
+		return task.InBubble()
+	}
+	return task.Runner{}
 }
 
 // partOf returns the index of the shard of a queue pair with a number, -1 if

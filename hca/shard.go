@@ -57,7 +57,10 @@ func newShard(sh *shared, link transport.Link, c engine.Config) *shard {
 	sh.parts = append(sh.parts, part)
 	s.forwarded.kick = make(chan struct{}, 1)
 	s.in = intake{locked: part, out: &s.out, batch: transport.NewRxBatch(rxDatagrams)}
-	s.out = sender{locked: part, meanwhile: s.in.meanwhile}
+	s.out = sender{locked: part, meanwhile: s.in.meanwhile, pacer: transport.PacerOf(link)}
+	if s.out.pacer != nil {
+		s.out.pacer.OnRoom(s.forwarded.tell)
+	}
 	s.receiver = receiver{locked: part, in: &s.in}
 	if l, ok := link.(transport.PlacingLink); ok {
 		l.SetPlacer(&placer{s: part})

@@ -15,9 +15,10 @@ import (
 )
 
 const (
-	txArena   = 160 << 10                    // bytes of one transmit batch
-	txBudget  = 64                           // batches sent on a caller's goroutine before the shard's own takes over
-	txLongest = clock.Time(time.Millisecond) // and for how long
+	txArena    = 160 << 10                    // bytes of one transmit batch
+	pacedArena = 12 << 10                     // the same where the link has a Pacer
+	txBudget   = 64                           // batches sent on a caller's goroutine before the shard's own takes over
+	txLongest  = clock.Time(time.Millisecond) // and for how long
 
 	// longBatch is how many bytes take so long to send that it is worth
 	// looking whether something has come; and how many that pass inside the
@@ -75,7 +76,8 @@ func (p *batchPool) put(b *transport.TxBatch) {
 // goroutine at a time does so, or packets would swap.
 type sender struct {
 	*locked
-	meanwhile func() // takes what has come while a long batch was sent
+	meanwhile func()          // takes what has come while a long batch was sent
+	pacer     transport.Pacer // of the link, or nil
 
 	// The lock guards what follows.
 	sending bool               // a goroutine, or the driver, owns tx
@@ -111,8 +113,14 @@ func (s *sender) transmitFor(now clock.Time, caller *engine.QP, acks engine.AckM
 	if !s.eng.DelayAcks(now, acks) && (s.side.has(wake.Late) || s.side.has(wake.Prompt)) && s.side.on(wake.Sent)&wake.AckFirst != 0 {
 		s.eng.DelayAcks(now, engine.AcksLeaveFirst)
 	}
-	s.pump(now, txBudget, caller)
+	if s.hasRoom() {
+		s.pump(now, txBudget, caller)
+	}
 }
+
+// hasRoom reports whether the link is to have more: if not, its Pacer calls
+// when it is.
+func (s *sender) hasRoom() bool { return s.pacer == nil || s.pacer.Room() }
 
 // pump sends up to the given number of batches, unless another goroutine is at
 // it. It stops early when caller, the queue pair that it is called for, if any,
@@ -125,7 +133,7 @@ func (s *sender) pump(now clock.Time, batches int, caller *engine.QP) {
 	}
 	s.sending = true
 	if s.tx == nil {
-		s.tx = txBatches.get()
+		s.tx = s.takeBatch()
 	}
 	if now == 0 {
 		now = s.now()
@@ -142,9 +150,22 @@ func (s *sender) pump(now clock.Time, batches int, caller *engine.QP) {
 	}
 }
 
+// takeBatch returns a batch. Where the link has a Pacer that is a short one of
+// its own: else what one queue pair has ready waits before all others there.
+func (s *sender) takeBatch() *transport.TxBatch {
+	if s.pacer != nil {
+		return transport.NewTxBatch(pacedArena)
+	}
+	return txBatches.get()
+}
+
 // giveBack gives the batch back to the process, unless it is in use.
 func (s *sender) giveBack() {
-	if s.tx != nil && !s.sending {
+	switch {
+	case s.tx == nil || s.sending:
+	case s.pacer != nil:
+		s.tx.Reset()
+	default:
 		txBatches.put(s.tx)
 		s.tx = nil
 	}
@@ -156,7 +177,7 @@ func (s *sender) sendBatches(now clock.Time, batches int, caller *engine.QP) (mo
 	begun, looped := now, false
 	for i := range batches {
 		if i > 0 {
-			if s.closed || !s.wantsOut() {
+			if s.closed || !s.wantsOut() || !s.hasRoom() {
 				return false
 			}
 			now = s.now()

@@ -223,20 +223,24 @@ func (c *Client) connectUnlock(ctx context.Context) (*session, error) {
 	}
 	conn, err := c.connect(ctx)
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.dial, c.cancel = nil, nil
 	close(dial)
-	if c.closed {
+	closed := c.closed
+	if err == nil && !closed {
+		c.now = &session{conn, 1}
+	}
+	made := c.now
+	c.mu.Unlock()
+	switch {
+	case closed:
 		if err == nil {
-			conn.Close()
+			conn.Close() // it waits: not under the lock
 		}
 		return nil, c.failed(errClosed)
-	}
-	if err != nil {
+	case err != nil:
 		return nil, err
 	}
-	c.now = &session{conn, 1}
-	return c.now, nil
+	return made, nil
 }
 
 // connect dials until there is a connection, or an error that does not go away

@@ -61,4 +61,5 @@ type Capabilities struct {
 	SourcePorts    bool       // Path.SrcPort other than the link's own is honoured; see OpenSourcePort
 	RecvBuffer     int        // bytes that the receive buffer holds, as granted; 0 = unknown
 	SendBuffer     int        // bytes that the send buffer holds, as granted; 0 = unknown
+	Virtual        bool       // of a simulated network in virtual time: what was sent arrives though the program has ended
 }

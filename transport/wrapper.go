@@ -19,6 +19,7 @@ var (
 	_ MemorySharer     = Wrapper{}
 	_ PortProber       = Wrapper{}
 	_ Leased           = Wrapper{}
+	_ PacedLink        = Wrapper{}
 )
 
 // ReadLinkMTU passes the call on; see LinkMTUReader.
@@ -64,6 +65,9 @@ func (w Wrapper) polled() PolledLink { return AsPolled(w.Link) }
 func (w Wrapper) ProbePort(peer netip.Addr, packet []byte, stop <-chan struct{}) bool {
 	return ProbePort(w.Link, peer, packet, stop)
 }
+
+// Pacer passes the call on; see PacedLink.
+func (w Wrapper) Pacer() Pacer { return PacerOf(w.Link) }
 
 // Lease passes the call on; see Leased.
 func (w Wrapper) Lease() (Lease, bool) { return LeaseOf(w.Link) }

@@ -190,6 +190,12 @@ type Config struct {
 	// called with locks held, and must call nothing of the device.
 	Found func(Finding)
 
+	// Random, if not nil, gives the numbers of queue pairs, the PSNs that
+	// they begin with, and keys, which are then the same in each run: for
+	// simulations. By default they are such that no peer can guess them.
+	// Several goroutines may call it at once.
+	Random func() uint32
+
 	// Wrap, if not nil, is called with every link that OpenAddr opens, and
 	// what it returns is used in its place: to record, count or disturb
 	// packets. A wrapper passes on what it does not do itself, as those of

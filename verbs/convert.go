@@ -20,6 +20,7 @@ func (c *Config) hcaConfig() (hca.Config, error) {
 		ReadChunk: c.ReadChunk,
 		MinProbe:  c.MinProbe,
 		Loopback:  c.Loopback,
+		Random:    c.Random,
 	}
 	if err := c.strict(&h); err != nil {
 		return h, err

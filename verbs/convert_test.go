@@ -65,6 +65,13 @@ func TestNothingIsLost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if adapter.Random != nil {
+		t.Error("hca.Config.Random is not that of Config, which has none")
+	}
+	cfg.Random = func() uint32 { return 0 }
+	if adapter, err = cfg.hcaConfig(); err != nil {
+		t.Fatal(err)
+	}
 	adapter.Trace = newTracer(io.Discard, netip.Addr{}).write // as open does
 	link := cfg.udpConfig()
 	link.ReusePort = true // Shards asks for it

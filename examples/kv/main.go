@@ -26,14 +26,15 @@ const (
 )
 
 func main() {
-	var err error
+	ctx, err := context.Background(), error(nil)
+	d := &rdma.Dialer{WaitForServer: true}
 	switch a := os.Args; {
 	case len(a) == 3 && a[1] == "serve":
-		err = serve(a[2])
+		err = serve(ctx, &rdma.ListenConfig{}, a[2])
 	case len(a) == 5 && a[1] == "put":
-		err = client(a[2], func(s *store) error { return s.put(a[3], a[4]) })
+		err = client(ctx, d, a[2], func(s *store) error { return s.put(a[3], a[4]) })
 	case len(a) == 4 && a[1] == "get":
-		err = client(a[2], func(s *store) error {
+		err = client(ctx, d, a[2], func(s *store) error {
 			value, err := s.get(a[3])
 			if err == nil {
 				fmt.Println(value)
@@ -48,25 +49,23 @@ func main() {
 	}
 }
 
-func serve(addr string) error {
-	var lc rdma.ListenConfig
+func serve(ctx context.Context, lc *rdma.ListenConfig, addr string) error {
 	lc.Export("kv", rdma.Region{Size: slots * slotSize, Writable: true})
-	l, err := lc.Listen(context.Background(), addr)
+	l, err := lc.Listen(ctx, addr)
 	if err != nil {
 		return err
 	}
+	defer l.Close()
 	fmt.Println("serving on", l.Addr())
 	for {
-		if _, err := l.Accept(context.Background()); err != nil {
+		if _, err := l.Accept(ctx); err != nil {
 			return err
 		}
 	}
 }
 
-func client(addr string, do func(*store) error) error {
-	ctx := context.Background()
+func client(ctx context.Context, d *rdma.Dialer, addr string, do func(*store) error) error {
 	log.Printf("connecting to %s, and waiting until it listens", addr)
-	d := rdma.Dialer{WaitForServer: true}
 	c, err := d.Dial(ctx, addr)
 	if err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gosoftroce/rocev2/rdma"
 	"github.com/gosoftroce/rocev2/internal/testprogram"
 )
 
@@ -27,7 +28,7 @@ func TestTwoProcesses(t *testing.T) {
 	const writers, each = 4, 200
 	for w := range writers {
 		go func() {
-			errs <- client(addr, func(s *store) error {
+			errs <- client(t.Context(), &rdma.Dialer{}, addr, func(s *store) error {
 				for i := range each {
 					if err := s.put("shared", strings.Repeat(fmt.Sprint(w), 1+i%100)); err != nil {
 						return err

@@ -45,8 +45,8 @@
 // What does not run here: [verbs.CQ.Chan], the IDs and event channels of
 // package cm, and packages rdma and rdmanet with all that stands on a net.Conn
 // over them. They have goroutines, channels and timers for each connection, and
-// so have the programs above them (net/http): to take those from a driver would
-// be to write them for a world.
+// so have the programs above them (net/http). They run in package worldtest,
+// which has goroutines in virtual time, for tests.
 //
 // A program that looks at its memory until a peer has written there stops the
 // time. It polls a completion queue or sleeps between two looks. Memory may be

@@ -1,11 +1,11 @@
 package world
 
 import (
-	"cmp"
 	"net/netip"
 
 	"github.com/gosoftroce/rocev2/fabric/event"
 	"github.com/gosoftroce/rocev2/fabric/network"
+	"github.com/gosoftroce/rocev2/fabric/world/frames"
 	"github.com/gosoftroce/rocev2/hca"
 	"github.com/gosoftroce/rocev2/hca/engine"
 	"github.com/gosoftroce/rocev2/hca/task"
@@ -34,9 +34,6 @@ var (
 	_ hca.Driver   = (*host)(nil)
 )
 
-// ipHeaders is what an IP packet has before the BTH: IPv4 and UDP.
-const ipHeaders = 20 + 8
-
 // Pull implements network.Host.
 func (h *host) Pull(now event.Time, port int, paused uint8, p *network.Packet) bool {
 	if port != 0 || h.driven == nil {
@@ -49,16 +46,12 @@ func (h *host) Pull(now event.Time, port int, paused uint8, p *network.Packet) b
 		return false
 	}
 	data, path := w.tx.Packet(0)
-	n := len(data) + rocev2.ICRCLen
-	dst, ok := w.numberOf(path.Dst)
+	dst, ok := frames.Number(path.Dst, len(w.hosts))
 	if !ok { // it is lost; there may be more
 		h.stats.TxErrors++
 		return h.Pull(now, port, paused, p)
 	}
-	p.Handle, p.Dst = w.packets.put(data, n, path.TrafficClass), dst
-	p.Size = uint16(network.WireSize(ipHeaders + n))
-	p.SrcPort = cmp.Or(path.SrcPort, rocev2.UDPPort)
-	p.DSCP, p.ECN, p.Hops = path.TrafficClass>>2, path.TrafficClass&3, path.HopLimit
+	n := w.packets.Put(p, dst, data, path)
 	h.stats.TxPackets++
 	h.stats.TxBuffers++
 	h.stats.TxBytes += uint64(n)
@@ -69,22 +62,17 @@ func (h *host) Pull(now event.Time, port int, paused uint8, p *network.Packet) b
 func (h *host) Receive(_ event.Time, _ int, p *network.Packet) {
 	w := h.w
 	if h.driven == nil { // no program has opened it
-		w.packets.release(p.Handle)
+		w.packets.Release(p.Handle)
 		return
 	}
-	k := w.packets.at(p.Handle)
-	rx := &w.rx[0]
-	*rx = transport.RxPacket{
-		Data: k.data[:len(k.data):len(k.data)], Src: Addr(int(p.Src)), Dst: Addr(int(p.Dst)), SrcPort: p.SrcPort,
-		TrafficClass: k.trafficClass&^3 | p.ECN, HopLimit: p.Hops, ICRC: transport.ICRCAbsent,
-	}
+	w.rx[0] = w.packets.Received(p)
 	h.stats.RxPackets++
 	h.stats.RxBuffers++
-	h.stats.RxBytes += uint64(len(k.data))
+	h.stats.RxBytes += uint64(len(w.rx[0].Data))
 	w.tasks.inside = true
 	h.driven.Receive(w.rx[:])
 	w.tasks.inside = false
-	w.packets.release(p.Handle)
+	w.packets.Release(p.Handle)
 	w.tasks.run()
 }
 
@@ -118,7 +106,7 @@ func (h *host) arm() {
 }
 
 // Dropped implements network.Host.
-func (h *host) Dropped(p *network.Packet, _ network.Drop) { h.w.packets.release(p.Handle) }
+func (h *host) Dropped(p *network.Packet, _ network.Drop) { h.w.packets.Release(p.Handle) }
 
 // Configure implements hca.Driver.
 func (h *host) Configure(c *engine.Config) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gosoftroce/rocev2/fabric/event"
 	"github.com/gosoftroce/rocev2/fabric/network"
+	"github.com/gosoftroce/rocev2/fabric/world/frames"
 	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/rocev2/clock"
 	"github.com/gosoftroce/rocev2/transport"
@@ -41,7 +42,7 @@ type World struct {
 
 	tx      *transport.TxBatch // of the packet that is being sent
 	rx      [1]transport.RxPacket
-	packets packets
+	packets frames.Store
 
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
@@ -73,13 +74,9 @@ func New(c Config) (*World, error) {
 	if err != nil {
 		return nil, err
 	}
-	mtu := c.Network.MTU
-	if mtu == 0 {
-		mtu = network.DefaultMTU
-	}
 	w := &World{
 		cfg: c, net: n, hosts: make([]host, c.Network.Hosts), rand: event.NewRand(c.Seed, stream),
-		linkMTU: mtu - (network.WireSize(1<<12) - 1<<12),
+		linkMTU: frames.LinkMTU(c.Network.MTU),
 		tx:      transport.NewTxBatch(rocev2.MaxPacketLen),
 	}
 	for i := range w.hosts {
@@ -111,19 +108,7 @@ func toClock(t event.Time) clock.Time { return clock.Time(t/event.Nanosecond) + 
 func fromClock(t clock.Time) event.Time { return event.Of(time.Duration(t - epoch)) }
 
 // Addr returns the address of a host: 10.0.0.0/8, and its number.
-func Addr(host int) netip.Addr {
-	return netip.AddrFrom4([4]byte{10, 0, byte(host >> 8), byte(host)})
-}
-
-// numberOf returns the host that has an address, if one has.
-func (w *World) numberOf(a netip.Addr) (uint16, bool) {
-	if !a.Is4() {
-		return 0, false
-	}
-	b := a.As4()
-	n := uint16(b[2])<<8 | uint16(b[3])
-	return n, b[0] == 10 && b[1] == 0 && int(n) < len(w.hosts)
-}
+func Addr(host int) netip.Addr { return frames.Addr(host) }
 
 // after returns the time in a while, or Never where that is more than a network
 // can count.
@@ -152,7 +137,7 @@ func (w *World) Check() error {
 		return err
 	}
 	t := w.net.Totals()
-	if kept, inside := uint64(len(w.packets.all)-len(w.packets.free)), t.Inside(); kept != inside {
+	if kept, inside := uint64(w.packets.Len()), t.Inside(); kept != inside {
 		return fmt.Errorf("world: %d packets are kept, and %d are under way", kept, inside)
 	}
 	return nil

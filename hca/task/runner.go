@@ -7,14 +7,27 @@ import (
 
 // Runner starts tasks, has the time, and makes what tasks wait for. The zero
 // Runner does so by goroutines.
-type Runner struct{ s Scheduler }
+type Runner struct {
+	s      Scheduler
+	bubble bool
+}
 
 // By returns the Runner of a scheduler; nil stands for goroutines.
-func By(s Scheduler) Runner { return Runner{s} }
+func By(s Scheduler) Runner { return Runner{s: s} }
+
+// InBubble returns the Runner of goroutines in a bubble of testing/synctest, on
+// a simulated network: Go's own, whose time is virtual.
+func InBubble() Runner { return Runner{bubble: true} }
 
 // Simulated reports whether a scheduler runs the tasks: then they take no time,
 // and to poll is worth nothing.
 func (r Runner) Simulated() bool { return r.s != nil }
+
+// Virtual reports whether the time is that of a simulated network, by a
+// scheduler or in a bubble. No process ends there, so what goes on after a call
+// may go on in the background. And programs may hold a lock while they call,
+// which stops the time of a bubble where the call waits.
+func (r Runner) Virtual() bool { return r.s != nil || r.bubble }
 
 // epoch is where the time of schedulers begins.
 var epoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)

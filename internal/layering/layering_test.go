@@ -81,8 +81,12 @@ var layers = map[string][]string{
 	"fabric/record": {"fabric/event", "fabric/network", "fabric/lab", "rocev2", "ib", "qp/trace", "observe/dissect"}, // files of a result, for other programs
 	"fabric/replay": {"fabric/lab", "rocev2", "observe/dissect"},                                                     // a capture as a scenario
 	"fabric/report": {"fabric/lab", "fabric/plot", "fabric/network", "fabric/sweep", "fabric/record"},
-	"fabric/sweep":  {"fabric/lab"},                                                                                                      // many runs of a scenario
-	"fabric/world":  {"fabric/event", "fabric/network", "rocev2/clock", "hca/task", "rocev2", "hca/engine", "transport", "hca", "verbs"}, // above the verbs: it runs programs
+	"fabric/sweep":  {"fabric/lab"},                                                                                                                             // many runs of a scenario
+	"fabric/world":  {"fabric/event", "fabric/network", "fabric/world/frames", "rocev2/clock", "hca/task", "rocev2", "hca/engine", "transport", "hca", "verbs"}, // above the verbs: it runs programs
+
+	// Programs with goroutines, for tests only, as verbs/verbstest.
+	"fabric/worldtest":    {"fabric/event", "fabric/network", "fabric/world/frames", "rocev2", "transport", "verbs"},
+	"fabric/world/frames": {"fabric/network", "rocev2", "transport"},
 
 	"hca/engine": {"internal/list", "rocev2/clock", "internal/heap", "rocev2", "ib", "memreg", "qp", "transport"}, // of transport only the batches and the path, which are plain data
 	"hca/wake":   {"rocev2/clock"},
@@ -152,7 +156,7 @@ var layers = map[string][]string{
 	"e2e/attack/strangers": {"e2e/attack/victim", "verbs", "rocev2", "rocev2/mad", "rdma/cm", "rdma", "rdma/rdmanet/rsocket"},
 	// The owner of a port, and those that lease of it.
 	"e2e/attack/leases": {"e2e/attack", "e2e/attack/victim", "verbs", "rocev2", "rocev2/mad", "rdma", "transport/lease", "transport"},
-	"examples/...":      {"verbs", "verbs/verbstest", "rdma/cm", "rdma", "rdma/rdmanet", "fabric", "transport/..."},
+	"examples/...":      {"verbs", "verbs/verbstest", "rdma/cm", "rdma", "rdma/rdmanet", "fabric", "fabric/event", "fabric/topology", "fabric/worldtest", "transport/..."},
 	"internal/...":      {},
 
 	"internal/testforge": {"verbs", "rdma/cm", "rocev2/mad"},
@@ -166,7 +170,7 @@ var layers = map[string][]string{
 // randomness are parameters.
 var pure = []string{"rocev2/clock", "internal/heap", "internal/list", "internal/counters", "internal/tomllines", "rocev2", "rocev2/layers", "rocev2/mad", "rocev2/psp", "observe/dissect", "ib", "memreg", "transport", "hca/engine", "hca/wake",
 	"qp", "qp/queue", "qp/cc", "qp/trace", "qp/conn", "qp/requester", "qp/responder", "qp/datagram",
-	"fabric/event", "fabric/network", "fabric/switches", "fabric/adapter", "fabric/topology", "fabric/traffic", "fabric/traffic/tracefile", "fabric/traffic/chakra", "fabric/record", "fabric/report", "fabric/replay",
+	"fabric/event", "fabric/network", "fabric/switches", "fabric/adapter", "fabric/topology", "fabric/traffic", "fabric/traffic/tracefile", "fabric/traffic/chakra", "fabric/record", "fabric/report", "fabric/replay", "fabric/world/frames",
 	"rdma/cm/agent", "transport/owner/relay", "rdma/rdmanet/rsocket", "programs/uverbs/abi", "programs/uverbs/ring", "programs/ucma/abi"}
 
 // bannedImports are what a pure package (tests excepted) never imports.

@@ -14,6 +14,10 @@ const partTime = 3 * time.Second
 // that wraps net.ErrClosed. Close waits until the peer has acknowledged what
 // was written, as Options.Linger says. If it has not, the error says so; the
 // connection is closed all the same.
+//
+// In a simulated network in virtual time (package fabric/worldtest) that goes
+// on in the background, as with TCP: no process ends there, and programs such
+// as net/http close connections under a lock that others want.
 func (c *Conn) Close() error {
 	c.mu.Lock()
 	if c.closed {
@@ -25,10 +29,7 @@ func (c *Conn) Close() error {
 	c.writeBy.end()
 	c.alive.end()
 	c.interrupt()
-	c.mu.Unlock()
-
-	c.wmu.Lock() // a Write is posting
-	c.mu.Lock()
+	c.writes.begin(&c.changed) // a Write is posting
 	if c.drains {
 		c.stream.Disconnect()
 	} else {
@@ -38,19 +39,28 @@ func (c *Conn) Close() error {
 	}
 	c.lingerBy.set(c, time.Now().Add(max(c.opts.Linger, 0)))
 	c.sayAll()
-	c.await(lingering)
-	lost := c.err == nil && c.opts.Linger > 0 && !c.out.idle() && !c.stream.PeerGone()
+	c.writes.end(&c.changed)
+	later, lost := c.ep.virtual, false
+	if !later {
+		lost = c.linger()
+	}
 	c.mu.Unlock()
-	c.wmu.Unlock()
 	c.Parted() // makes the channel
 	go func() {
-		c.part()
+		c.part(later)
 		close(c.parted)
 	}()
 	if lost {
 		return c.opError("close", errLinger)
 	}
 	return nil
+}
+
+// linger waits for the peer to acknowledge what was written, and reports
+// whether it has not. c.mu is held.
+func (c *Conn) linger() (lost bool) {
+	c.await(lingering)
+	return c.err == nil && c.opts.Linger > 0 && !c.out.idle() && !c.stream.PeerGone()
 }
 
 // Parted returns a channel that is closed when this side has taken leave of the
@@ -68,9 +78,13 @@ func (c *Conn) Parted() <-chan struct{} {
 
 var errLinger = errors.New("the peer has not acknowledged all that was written")
 
-// part takes leave of the peer and frees everything.
-func (c *Conn) part() {
+// part takes leave of the peer and frees everything. With linger the peer is
+// yet to acknowledge what was written.
+func (c *Conn) part(linger bool) {
 	c.mu.Lock()
+	if linger {
+		c.linger()
+	}
 	if !c.drains {
 		c.lingerBy.set(c, time.Now().Add(partTime))
 		c.await(parting)
@@ -87,15 +101,15 @@ func (c *Conn) part() {
 	c.link.Close()
 	c.ep.qp.Close()
 
-	c.rmu.Lock() // a Read may be copying
-	defer c.rmu.Unlock()
-	c.wmu.Lock()
-	defer c.wmu.Unlock()
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.reads.begin(&c.changed) // a Read may be copying
+	c.writes.begin(&c.changed)
 	c.fail(net.ErrClosed)
 	c.ep.close()
 	if c.out.memory != nil {
 		c.out.memory.Close()
 	}
+	c.reads.end(&c.changed)
+	c.writes.end(&c.changed)
 }

@@ -23,10 +23,9 @@ type Conn struct {
 	link link
 	opts Options
 
-	rmu sync.Mutex // one Read at a time; the ring is not freed meanwhile
-	wmu sync.Mutex // one Write at a time, so that DATA is posted in order
-
 	mu       sync.Mutex
+	reads    turns // one Read at a time; the ring is not freed meanwhile
+	writes   turns // one Write at a time, so that DATA is posted in order
 	stream   rsocket.Stream
 	out      sendQueue
 	left     int  // bytes of the Write that is under way, not posted yet

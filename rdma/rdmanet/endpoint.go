@@ -19,6 +19,8 @@ type endpoint struct {
 
 	memory *mapping.Mapping // of ring
 	bytes  []byte           // all of memory
+
+	virtual bool // the device is of a network in virtual time
 }
 
 // alloc makes memory that is there until it is closed. It is not the device's:
@@ -46,6 +48,7 @@ func newEndpoint(dev *verbs.Device, opts Options, number verbs.QPN, ring promise
 			err = fmt.Errorf("rdmanet: %w", err)
 		}
 	}()
+	ep.virtual = verbs.HCA(dev).Tasks().Virtual()
 	receives := opts.receives()
 	if ep.pd, err = dev.AllocPD(); err != nil {
 		return ep, err

@@ -8,14 +8,13 @@ import (
 // Read reads what has come, and waits if there is nothing. io.EOF means that
 // the peer sends no more.
 func (c *Conn) Read(p []byte) (int, error) {
-	c.rmu.Lock()
-	defer c.rmu.Unlock()
 	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.reads.begin(&c.changed)
+	defer c.reads.end(&c.changed)
 	if len(p) == 0 {
 		_, err := c.readReady()
-		unread := c.closed || c.readBy.passed
-		c.mu.Unlock()
-		if !unread {
+		if !c.closed && !c.readBy.passed {
 			return 0, nil
 		}
 		return 0, c.opError("read", err)
@@ -32,17 +31,16 @@ func (c *Conn) Read(p []byte) (int, error) {
 			break
 		}
 	}
-	c.mu.Unlock()
 	return total, err
 }
 
 // WriteTo writes what comes to w until io.EOF, from the ring itself: without a
 // copy. It implements io.WriterTo.
 func (c *Conn) WriteTo(w io.Writer) (int64, error) {
-	c.rmu.Lock()
-	defer c.rmu.Unlock()
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.reads.begin(&c.changed)
+	defer c.reads.end(&c.changed)
 	total := int64(0)
 	for {
 		view, err := c.awaitBytes()

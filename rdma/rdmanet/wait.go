@@ -103,6 +103,32 @@ func (c *Conn) await(r role) error {
 	return err
 }
 
+// turns lets in one call at a time, which may wait and give up the lock of the
+// connection meanwhile. A lock of their own would do the same, but a goroutine
+// that waits for a lock stops the time of a bubble of testing/synctest.
+type turns struct {
+	taken   bool
+	waiting int
+}
+
+// begin waits until no other call is inside; changed is that of Conn, whose
+// lock is held.
+func (t *turns) begin(changed *sync.Cond) {
+	t.waiting++
+	for t.taken {
+		changed.Wait()
+	}
+	t.waiting--
+	t.taken = true
+}
+
+// end lets the next call in. The lock of the connection is held.
+func (t *turns) end(changed *sync.Cond) {
+	if t.taken = false; t.waiting > 0 {
+		changed.Broadcast()
+	}
+}
+
 // claim has a Write lead until it calls unclaim, in place of a Read. A Read
 // that waits for the next request while the answer is written would take each
 // completion for the Write, and wake it. A long Write does so from its begin:

@@ -89,10 +89,10 @@ func (q *sendQueue) completed(seq uint64) {
 // Write sends p. It returns when all of it is on its way. What it has not sent
 // when it returns an error is not sent later.
 func (c *Conn) Write(p []byte) (int, error) {
-	c.wmu.Lock()
-	defer c.wmu.Unlock()
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.writes.begin(&c.changed)
+	defer c.writes.end(&c.changed)
 	if len(p) == 0 {
 		if _, err := c.writeReady(); err != nil {
 			return 0, c.opError("write", err)
@@ -211,18 +211,14 @@ func (c *Conn) sayAll() {
 // those that were. This side reads on.
 func (c *Conn) CloseWrite() error {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	if c.closed {
-		c.mu.Unlock()
 		return c.opError("close", net.ErrClosed)
 	}
 	c.noWrites = true
 	c.interrupt() // a Write that waits
-	c.mu.Unlock()
-
-	c.wmu.Lock()
-	defer c.wmu.Unlock()
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.writes.begin(&c.changed)
+	defer c.writes.end(&c.changed)
 	c.stream.Shutdown()
 	c.sayAll()
 	c.await(saying)

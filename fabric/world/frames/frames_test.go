@@ -1,4 +1,4 @@
-package world
+package frames
 
 import (
 	"testing"
@@ -7,9 +7,9 @@ import (
 )
 
 // Packets of all sizes keep their bytes, and what is given back is used again.
-func TestPackets(t *testing.T) {
+func TestStore(t *testing.T) {
 	t.Parallel()
-	var p packets
+	var p Store
 	var handles []uint32
 	for round := range 3 {
 		handles = handles[:0]
@@ -22,11 +22,11 @@ func TestPackets(t *testing.T) {
 		}
 		for i, h := range handles {
 			n := 16 + 13*i
-			k := p.at(h)
+			k := &p.all[h]
 			if len(k.data) != n || k.trafficClass != uint8(n) || k.data[n-rocev2.ICRCLen-1] != byte(2*n-rocev2.ICRCLen-1) {
 				t.Fatalf("round %d: packet %d is not what was put there", round, i)
 			}
-			p.release(h)
+			p.Release(h)
 		}
 	}
 	spare := 0
