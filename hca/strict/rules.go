@@ -92,7 +92,7 @@ var Rules = [NumRules]Info{
 		Name:    "fork",
 		Finds:   "A child of fork(2) uses a device that its parent has opened.",
 		Adapter: "The child has neither the mappings of the queues nor the registered memory where that was protected (`ibv_fork_init`), or shares both with the parent, unordered: it crashes, or damages the parent's queues.",
-		Here:    "The call fails with EIO, and it is reported. Unmodified programs only.",
+		Here:    "Posts, polls and commands fail with EIO, and it is reported. Unmodified programs only.",
 		Source:  "`ibv_fork_init(3)`, `fork(2)`",
 	},
 	SendChanged: {

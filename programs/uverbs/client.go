@@ -79,6 +79,9 @@ func (c *Client) Close() error {
 		return nil
 	}
 	c.PostLeft()
+	for _, q := range c.qps.qps.all() {
+		q.queues.look()
+	}
 	c.closed = true
 	err := c.ctx.Close() // queue pairs first; and it ends events
 	for _, q := range c.qps.qps.all() {

@@ -173,6 +173,7 @@ func (p *queuePairs) destroyQP(r *abi.Request, req *abi.DestroyQPReq) abi.Reply 
 	if q == nil {
 		return abi.Fail(abi.ENOENT)
 	}
+	q.queues.look()
 	q.core.Close()
 	q.queues.Close()
 	out := abi.DestroyQPResp{EventsReported: q.reported()}

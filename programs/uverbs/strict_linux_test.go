@@ -213,3 +213,21 @@ func TestStrictLimits(t *testing.T) {
 		}
 	}
 }
+
+// TestStrictLastLook: what the program has posted before it closes the device is
+// looked at, also where another goroutine was to do so.
+func TestStrictLastLook(t *testing.T) {
+	t.Parallel()
+	a, b := strictPair(t, "", options{})
+	a.Queues.send.mu.Lock()
+	for i := range uint64(15) {
+		w := a.write(i, 8, b.p, 0)
+		w.Flags = 0
+		a.post(w)
+	}
+	a.Queues.send.mu.Unlock() // and then it looks, but is too late
+	if err := a.p.c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	a.found("unsignaled")
+}
