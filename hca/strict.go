@@ -323,7 +323,7 @@ func (c *Checks) accessed(a memreg.Access) {
 			k.mu.Lock()
 			k.denied = a
 			k.mu.Unlock()
-		default: // nothing is sent again, and nobody is told
+		default: // nothing is sent again, and the peer is not told
 			k.refused(a, strict.Finding{QPN: uint32(a.QPN), Detail: "a request of the peer"})
 		}
 	}

@@ -34,11 +34,12 @@ type poisoned struct {
 
 const (
 	// mostSummed is how much of the beginning of a message is compared, and
-	// mostPoisoned how much of the memory of a receive or a READ is poisoned.
+	// mostPoisoned how much of the memory of a receive or a READ is
+	// poisoned.
 	mostSummed   = 1 << 20
 	mostPoisoned = 64 << 10
-	// poison is what memory has that belongs to the adapter, and shortest how
-	// many bytes of it are taken for that.
+	// poison is what memory has that belongs to the adapter, and shortest
+	// how many bytes of it are taken for that.
 	poison   = 0xdb
 	shortest = 8
 )
@@ -71,8 +72,8 @@ func (k *checkedQP) poison(list []ib.SGE) (p poisoned) {
 	return p
 }
 
-// restore has memory from an offset on be as it was, where it is still poisoned:
-// the peer, too, may have written there.
+// restore has memory from an offset on be as it was, where it is still
+// poisoned: the peer, too, may have written there.
 func (k *checkedQP) restore(p *poisoned, from int) {
 	if from >= len(p.saved) {
 		return

@@ -139,8 +139,8 @@ func TestStrictRNRAfterReset(t *testing.T) {
 	})
 }
 
-// TestStrictUnreliable: an unreliable connection tells its peer of no error, and
-// loses what names memory that is not there. It is recorded all the same.
+// TestStrictUnreliable: an unreliable connection tells its peer of no error,
+// and loses what names memory that is not there. It is recorded all the same.
 func TestStrictUnreliable(t *testing.T) {
 	strictPair(t, verbstest.Config{QP: verbs.QPConfig{Type: verbs.UC}}, func(t *testing.T, a, b *verbstest.Side) {
 		wr := write(1, b, true)
@@ -283,8 +283,8 @@ func TestStrictOwnPages(t *testing.T) {
 	})
 }
 
-// TestStrictProfileWithoutItsRule: a profile has its limits, whichever rules are
-// on.
+// TestStrictProfileWithoutItsRule: a profile has its limits, whichever rules
+// are on.
 func TestStrictProfileWithoutItsRule(t *testing.T) {
 	strictPair(t, verbstest.Config{Device: verbs.Config{Strict: "unsignaled", Profile: "rxe"}}, func(t *testing.T, a, b *verbstest.Side) {
 		if n := a.Dev.Query().MaxCQE; n != 32767 {
@@ -293,8 +293,8 @@ func TestStrictProfileWithoutItsRule(t *testing.T) {
 	})
 }
 
-// TestStrictSilentSends: requests that are never signaled leave nothing behind
-// but the last of them, and that only until a completion.
+// TestStrictSilentSends: of requests that are never signaled only the last ones
+// are kept, until a completion.
 func TestStrictSilentSends(t *testing.T) {
 	c := optional("send-changed")
 	c.QP.MaxSendWR = 4

@@ -23,7 +23,7 @@ func (f *strictFlags) begin() (*strictReport, error) {
 	if !f.on() {
 		return nil, nil
 	}
-	if f.json != "" { // before the program has run in vain
+	if f.json != "" { // before the program runs
 		if err := writeFindingsJSON(f.json, nil); err != nil {
 			return nil, err
 		}

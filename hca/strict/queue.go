@@ -1,7 +1,7 @@
 package strict
 
-// Queue is a queue whose memory is of the order of what is in it. The zero value
-// is empty.
+// Queue is a queue whose memory is of the order of what is in it. The zero
+// value is empty.
 type Queue[T any] struct {
 	items []T
 	head  int

@@ -40,6 +40,7 @@ type queuePairs struct {
 	domains   *table[domain]
 	cqs       *table[ownedCQ]
 	srqs      *table[ownedSRQ]
+	most      int // requests that a queue holds, as queries say
 	qps       table[ownedQP]
 }
 
@@ -129,6 +130,9 @@ func (q *ownedQP) find() abi.Errno {
 	wr, sge := int64(most.WR), int64(most.SGE)
 	if int64(r.MaxSendWr) > wr || int64(r.MaxRecvWr) > wr || int64(r.MaxSendSge) > sge || int64(r.MaxRecvSge) > sge || int64(r.MaxInlineData) > int64(most.Inline) {
 		return abi.EINVAL
+	}
+	if p.dev.Dev.Strict() != nil && (int64(r.MaxSendWr) > int64(p.most) || int64(r.MaxRecvWr) > int64(p.most)) {
+		return abi.EINVAL // which had room perhaps, but queries say less
 	}
 	return 0
 }
