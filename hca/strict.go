@@ -25,7 +25,8 @@ type Checks struct {
 	qps map[rocev2.QPN]*checkedQP
 
 	denied sync.Mutex
-	local  map[ib.Fault]memreg.Access // the last one of this side that was refused
+	local  map[ib.Key]memreg.Access // the last one of this side that was refused, by key
+	last   memreg.Access            // of them
 }
 
 // newChecks returns the checks of a device, nil if there is nothing to check.
@@ -33,7 +34,7 @@ func newChecks(d *Device, k *strict.Checker) *Checks {
 	if k == nil {
 		return nil
 	}
-	c := &Checks{Checker: k, dev: d, qps: map[rocev2.QPN]*checkedQP{}, local: map[ib.Fault]memreg.Access{}}
+	c := &Checks{Checker: k, dev: d, qps: map[rocev2.QPN]*checkedQP{}, local: map[ib.Key]memreg.Access{}}
 	d.mem.Watch(c.accessed)
 	return c
 }
@@ -276,14 +277,31 @@ func (c *Checks) completed(w *ib.WC) {
 	case ib.StatusRNRRetryExcErr:
 		c.Found(strict.RNRRetry, strict.Finding{QPN: uint32(w.QPN), WRID: w.ID, Detail: "the peer had no receive, and the retries are used up"})
 	case ib.StatusLocProtErr:
-		c.denied.Lock()
-		a := c.local[w.Fault()]
-		c.denied.Unlock()
-		if a.Fault != ib.FaultNone {
-			c.refused(a, strict.Finding{QPN: uint32(w.QPN), WRID: w.ID, Detail: "a request"})
+		if w.Opcode >= ib.WCRecv { // others: watchedSends
+			c.deniedLocal(w, nil)
 		}
 	}
 }
+
+// deniedLocal records a request of this side that has failed for its own
+// memory, which its list names. Without a list it is the last one that did.
+func (c *Checks) deniedLocal(w *ib.WC, list []ib.SGE) {
+	c.denied.Lock()
+	a := c.last
+	for i := range list {
+		if of, ok := c.local[list[i].LKey]; ok && of.Fault == w.Fault() {
+			a = of
+			break
+		}
+	}
+	c.denied.Unlock()
+	if a.Fault != ib.FaultNone && a.Fault == w.Fault() {
+		c.refused(a, strict.Finding{QPN: uint32(w.QPN), WRID: w.ID, Detail: "a request"})
+	}
+}
+
+// mostDenied is how many keys are known of accesses that were refused.
+const mostDenied = 4096
 
 // happened looks at an event of the queue pair. The shard is locked.
 func (k *checkedQP) happened(e ib.Event) {
@@ -311,7 +329,10 @@ func (c *Checks) accessed(a memreg.Access) {
 	case a.Fault == ib.FaultNone:
 	case a.QPN == 0:
 		c.denied.Lock()
-		c.local[a.Fault] = a
+		if len(c.local) >= mostDenied {
+			clear(c.local)
+		}
+		c.local[a.Key], c.last = a, a
 		c.denied.Unlock()
 	default:
 		c.mu.RLock()

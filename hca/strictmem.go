@@ -16,12 +16,12 @@ import (
 // What strict mode does with requests that have not completed, and with their
 // memory. All of it happens with the shard of the queue pair locked.
 
-// request is a send request that has not completed. What the optional rules
-// look at is nil or empty without them.
+// request is a send request that has not completed.
 type request struct {
 	id       uint64
 	signaled bool
-	compared []ib.SGE // memory that must not change
+	list     []ib.SGE // its memory
+	compared bool     // that must not change
 	sum      uint32   // of it
 	poisoned poisoned
 }
@@ -99,6 +99,9 @@ func (k *checkedQP) watchSends(wrs []ib.SendWR) {
 	for i := range wrs {
 		wr := &wrs[i]
 		r := request{id: wr.ID, signaled: k.signaled(wr)}
+		if wr.Inline == nil {
+			r.list = slices.Clone(wr.SGList)
+		}
 		switch known := wr.Opcode.Known() && wr.Inline == nil; {
 		case !known:
 		case wr.Opcode.Is(ib.OpReads) || wr.Opcode.Is(ib.OpAtomic):
@@ -106,9 +109,7 @@ func (k *checkedQP) watchSends(wrs []ib.SendWR) {
 				r.poisoned = k.poison(wr.SGList)
 			}
 		case k.compares && len(wr.SGList) > 0:
-			if sum, ok := k.sum(wr.SGList); ok {
-				r.compared, r.sum = slices.Clone(wr.SGList), sum
-			}
+			r.sum, r.compared = k.sum(wr.SGList)
 		}
 		k.requests.Push(r)
 	}
@@ -171,9 +172,14 @@ func (s *watchedSends) Complete(c *ib.WC) bool {
 	case !ok:
 		k.restore(&r.poisoned, 0)
 		k.silent = strict.Queue[request]{}
+		if c.Status == ib.StatusLocProtErr {
+			wc := *c
+			wc.ID = s.name(c.ID)
+			k.deniedLocal(&wc, r.list)
+		}
 	case shown:
 		s.compareAll(&r)
-	case r.compared != nil:
+	case r.compared:
 		if k.silent.Push(r); k.silent.Len() > k.depth {
 			k.silent.Pop()
 		}
@@ -202,18 +208,22 @@ func (s *watchedSends) compareAll(last *request) {
 // compare compares the memory of a request that has completed with what was
 // there when it was posted.
 func (s *watchedSends) compare(r *request) {
-	if r.compared == nil {
+	if !r.compared {
 		return
 	}
-	if sum, ok := s.of.sum(r.compared); !ok || sum == r.sum {
+	if sum, ok := s.of.sum(r.list); !ok || sum == r.sum {
 		return
 	}
-	id := r.id
+	s.of.Found(strict.SendChanged, strict.Finding{QPN: uint32(s.of.qp.QPN()), WRID: s.name(r.id), Key: uint32(r.list[0].LKey), Addr: r.list[0].Addr,
+		Length: ib.TotalLength(r.list), Detail: "the memory of a send has changed between its post and its completion"})
+}
+
+// name returns the program's ID of a request.
+func (s *watchedSends) name(id uint64) uint64 {
 	if n, ok := s.CompletionSink.(interface{ ProgramID(id uint64) uint64 }); ok {
-		id = n.ProgramID(id)
+		return n.ProgramID(id)
 	}
-	s.of.Found(strict.SendChanged, strict.Finding{QPN: uint32(s.of.qp.QPN()), WRID: id, Key: uint32(r.compared[0].LKey), Addr: r.compared[0].Addr,
-		Length: ib.TotalLength(r.compared), Detail: "the memory of a send has changed between its post and its completion"})
+	return id
 }
 
 // watchedReceives is the same for receives that are not of a shared queue.
@@ -251,7 +261,8 @@ func (s *watchedReceives) Complete(c *ib.WC) bool {
 func (k *checkedQP) watch(config *qp.Config) {
 	k.compares = k.On(strict.SendChanged) && config.PD != nil
 	k.poisons = k.On(strict.EarlyRead) && config.PD != nil
-	if config.SendCQ != nil && (k.compares || k.poisons || k.slots != nil) {
+	names := k.On(strict.StaleKey) || k.On(strict.BadAccess)
+	if config.SendCQ != nil && (k.compares || k.poisons || k.slots != nil || names) {
 		config.SendCQ, config.SignalAll = &watchedSends{config.SendCQ, k}, true
 		k.watched = true
 	}

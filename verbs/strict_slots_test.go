@@ -316,3 +316,47 @@ func TestStrictSilentSends(t *testing.T) {
 		}
 	})
 }
+
+// TestStrictTwoFail: of two requests that fail, a finding names the right key,
+// also if one of them completes later than it was found wrong.
+func TestStrictTwoFail(t *testing.T) {
+	strictPair(t, verbstest.Config{}, func(t *testing.T, a, b *verbstest.Side) {
+		other, err := a.PD.CreateQP(verbs.QPConfig{SendCQ: a.CQ, RecvCQ: a.CQ})
+		if err != nil {
+			t.Fatal(err)
+		}
+		peer, err := b.PD.CreateQP(verbs.QPConfig{SendCQ: b.CQ, RecvCQ: b.CQ})
+		if err != nil {
+			t.Fatal(err)
+		}
+		verbstest.Connect(t, other, peer)
+		mr, err := a.PD.RegisterMemory(make([]byte, 64), verbs.LocalWrite)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stale, unknown := mr.Slice(0, 8), mr.Slice(0, 8)
+		unknown.LKey ^= 0x5a5a
+		if err := mr.Close(); err != nil {
+			t.Fatal(err)
+		}
+		b.Port.Cut()
+		bad := verbs.SendWR{ID: 2, Opcode: verbs.OpWrite, SGList: []verbs.SGE{unknown}, Remote: b.MR.RemoteAt(0)}
+		if err := a.QP.PostSend(write(1, b, true), bad); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		bad.ID, bad.SGList = 3, []verbs.SGE{stale}
+		if err := other.PostSend(bad); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		b.Port.Plug()
+		for range 3 {
+			a.Next(t)
+		}
+		f := found(t, a.Dev, "stale-key", "bad-access")
+		if len(f) == 2 && (f[0].WRID != 3 || f[0].Key != uint32(stale.LKey) || f[1].WRID != 2 || f[1].Key != uint32(unknown.LKey)) {
+			t.Errorf("%v", f)
+		}
+	})
+}
