@@ -385,13 +385,13 @@ func (q *QP) destroy() {
 	q.closed = true
 	s.domains.add(q.core.Core(), -1)
 	s.eng.Destroy(q.core)
+	q.checked.reset()
 	sent := s.out.sendFinal()
 	if s.eng.Settle() { // it has left room for others
 		s.forwarded.tell()
 	}
 	s.unlock()
 	s.out.await(sent)
-	q.checked.reset()
 	q.detachAll()
 	q.leaveSlots()
 	if q.core.Raised() {

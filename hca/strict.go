@@ -25,7 +25,8 @@ type Checks struct {
 	qps map[rocev2.QPN]*checkedQP
 
 	denied sync.Mutex
-	local  map[ib.Fault]memreg.Access // the last one of this side that was refused
+	local  map[ib.Key]memreg.Access // the last one of this side that was refused, by key
+	last   memreg.Access            // of them
 }
 
 // newChecks returns the checks of a device, nil if there is nothing to check.
@@ -33,7 +34,7 @@ func newChecks(d *Device, k *strict.Checker) *Checks {
 	if k == nil {
 		return nil
 	}
-	c := &Checks{Checker: k, dev: d, qps: map[rocev2.QPN]*checkedQP{}, local: map[ib.Fault]memreg.Access{}}
+	c := &Checks{Checker: k, dev: d, qps: map[rocev2.QPN]*checkedQP{}, local: map[ib.Key]memreg.Access{}}
 	d.mem.Watch(c.accessed)
 	return c
 }
@@ -59,13 +60,22 @@ func (c *Checks) Findings() []strict.Finding {
 type checkedQP struct {
 	*Checks
 	qp        *QP
+	pd        *memreg.PD
 	slots     *strict.Slots // nil: another keeps count
 	sendCQ    *CQ           // or nil
 	recvCQ    *CQ
 	signalAll bool
-	shared    bool     // receives come from a shared queue
-	poisons   bool     // receives, too
-	buffers   *buffers // nil without the optional rules
+	shared    bool // receives come from a shared queue
+
+	// Guarded by the shard's lock:
+	watched         bool // requests are known
+	compares        bool // their memory is compared
+	poisons         bool // it is poisoned
+	poisonsReceives bool
+	requests        strict.Queue[request]  // that have not completed
+	silent          strict.Queue[request]  // that have, and the program cannot know; the last ones
+	receives        strict.Queue[poisoned] // that have not completed
+	depth           int                    // of the send queue
 
 	mu     sync.Mutex
 	rnr    uint64        // messages without a receive that were recorded
@@ -77,7 +87,7 @@ func (c *Checks) check(q *QP, config *qp.Config) *checkedQP {
 	if c == nil {
 		return nil
 	}
-	k := &checkedQP{Checks: c, qp: q, signalAll: config.SignalAll, shared: config.RecvSource != nil}
+	k := &checkedQP{Checks: c, qp: q, pd: config.PD, signalAll: config.SignalAll, shared: config.RecvSource != nil, depth: config.MaxSendWR}
 	k.sendCQ, _ = config.SendCQ.(*CQ)
 	k.recvCQ, _ = config.RecvCQ.(*CQ)
 	if k.sendCQ != nil && c.On(strict.Unsignaled) {
@@ -136,20 +146,19 @@ var (
 func (k *checkedQP) postSend(post func(*engine.QP, []ib.SendWR) (int, error), wrs []ib.SendWR, whole bool) (int, error) {
 	n, refused := k.admit(wrs)
 	if refused != nil && whole {
-		k.unsend(n)
+		k.unsend(wrs[:n])
 		return n, refused
 	}
-	if k.buffers != nil {
+	if k.watched {
 		k.watchSends(wrs[:n])
 	}
 	done, err := post(k.qp.core, wrs[:n])
-	back := n - done
-	if err != nil && whole {
-		back = n
-	}
-	k.unsend(back)
-	if k.buffers != nil {
-		k.buffers.forgetSends(back)
+	if k.watched && err != nil {
+		back := n - done
+		if whole {
+			back = n
+		}
+		k.forgetSends(back)
 	}
 	if err == nil {
 		err = refused
@@ -160,29 +169,32 @@ func (k *checkedQP) postSend(post func(*engine.QP, []ib.SendWR) (int, error), wr
 
 // reset says that the queue pair is in RESET.
 func (k *checkedQP) reset() {
-	if k != nil && k.slots != nil {
-		k.slots.Reset()
+	if k == nil {
+		return
 	}
-	if k != nil && k.buffers != nil {
-		k.buffers.reset()
+	k.forgetAll()
+	if k.slots != nil {
+		k.slots.Reset()
 	}
 }
 
-func (k *checkedQP) unsend(n int) {
-	if k.slots != nil {
-		k.slots.Unsend(n)
+// unsend gives back the slots of requests.
+func (k *checkedQP) unsend(wrs []ib.SendWR) {
+	for i := range wrs {
+		if k.slots != nil {
+			k.slots.Unsend(k.signaled(&wrs[i]))
+		}
 	}
 }
+
+func (k *checkedQP) signaled(wr *ib.SendWR) bool { return wr.Signaled || k.signalAll }
 
 // admit takes slots for requests. It returns how many have one, and what keeps
 // the next one from it.
 func (k *checkedQP) admit(wrs []ib.SendWR) (n int, err error) {
 	for i := range wrs {
 		wr := &wrs[i]
-		if !wr.Opcode.Known() {
-			return i + 1, nil // PostSend says so
-		}
-		if wr.Opcode.Is(ib.OpReads) && len(wr.SGList) > k.dev.limits.ReadSGE {
+		if wr.Opcode.Known() && wr.Opcode.Is(ib.OpReads) && len(wr.SGList) > k.dev.limits.ReadSGE {
 			return i, errReadSGE
 		}
 		if k.sendCQ != nil {
@@ -191,7 +203,7 @@ func (k *checkedQP) admit(wrs []ib.SendWR) (n int, err error) {
 		if k.slots == nil {
 			continue
 		}
-		full, never := k.slots.Send(wr.ID, wr.Signaled || k.signalAll)
+		full, never := k.slots.Send(k.signaled(wr))
 		switch {
 		case never:
 			k.Found(strict.Unsignaled, strict.Finding{QPN: uint32(k.qp.QPN()), WRID: wr.ID,
@@ -218,20 +230,17 @@ func (c *Checks) On(r strict.Rule) bool { return c != nil && c.Checker.On(r) }
 
 // postRecv is QP.PostRecv with the shard locked.
 func (k *checkedQP) postRecv(e *engine.Engine, wrs []ib.RecvWR) (int, error) {
+	counted := k.slots != nil && !k.shared
 	n := 0
-	for n < len(wrs) && (k.slots == nil || k.shared || k.slots.Receive()) {
+	for n < len(wrs) && (!counted || k.slots.Receive()) {
 		n++
 	}
-	if k.poisons {
-		k.buffers.watchReceives(wrs[:n])
-	}
+	k.watchReceives(wrs[:n])
 	done, err := e.PostRecv(k.qp.core, wrs[:n])
-	if k.slots != nil {
-		k.slots.Received(n - done)
+	if counted {
+		k.slots.Unreceive(n - done)
 	}
-	if k.poisons {
-		k.buffers.forgetReceives(n - done)
-	}
+	k.forgetReceives(n - done)
 	if err == nil && n < len(wrs) {
 		err = errRecvFull
 	}
@@ -248,9 +257,9 @@ func (c *Checks) polled(wc []ib.WC) {
 		switch {
 		case k == nil || k.slots == nil:
 		case w.Opcode >= ib.WCRecv:
-			k.slots.Received(1)
+			k.slots.ReceivePolled()
 		default:
-			k.slots.Sent(w.ID, w.Status == ib.StatusSuccess)
+			k.slots.SentPolled()
 		}
 	}
 }
@@ -268,14 +277,31 @@ func (c *Checks) completed(w *ib.WC) {
 	case ib.StatusRNRRetryExcErr:
 		c.Found(strict.RNRRetry, strict.Finding{QPN: uint32(w.QPN), WRID: w.ID, Detail: "the peer had no receive, and the retries are used up"})
 	case ib.StatusLocProtErr:
-		c.denied.Lock()
-		a := c.local[w.Fault()]
-		c.denied.Unlock()
-		if a.Fault != ib.FaultNone {
-			c.refused(a, strict.Finding{QPN: uint32(w.QPN), WRID: w.ID, Detail: "a request"})
+		if w.Opcode >= ib.WCRecv { // others: watchedSends
+			c.deniedLocal(w, nil)
 		}
 	}
 }
+
+// deniedLocal records a request of this side that has failed for its own
+// memory, which its list names. Without a list it is the last one that did.
+func (c *Checks) deniedLocal(w *ib.WC, list []ib.SGE) {
+	c.denied.Lock()
+	a := c.last
+	for i := range list {
+		if of, ok := c.local[list[i].LKey]; ok && of.Fault == w.Fault() {
+			a = of
+			break
+		}
+	}
+	c.denied.Unlock()
+	if a.Fault != ib.FaultNone && a.Fault == w.Fault() {
+		c.refused(a, strict.Finding{QPN: uint32(w.QPN), WRID: w.ID, Detail: "a request"})
+	}
+}
+
+// mostDenied is how many keys are known of accesses that were refused.
+const mostDenied = 4096
 
 // happened looks at an event of the queue pair. The shard is locked.
 func (k *checkedQP) happened(e ib.Event) {
@@ -303,16 +329,23 @@ func (c *Checks) accessed(a memreg.Access) {
 	case a.Fault == ib.FaultNone:
 	case a.QPN == 0:
 		c.denied.Lock()
-		c.local[a.Fault] = a
+		if len(c.local) >= mostDenied {
+			clear(c.local)
+		}
+		c.local[a.Key], c.last = a, a
 		c.denied.Unlock()
 	default:
 		c.mu.RLock()
 		k := c.qps[a.QPN]
 		c.mu.RUnlock()
-		if k != nil {
+		switch {
+		case k == nil:
+		case k.qp.core.Core().Reliable():
 			k.mu.Lock()
 			k.denied = a
 			k.mu.Unlock()
+		default: // nothing is sent again, and the peer is not told
+			k.refused(a, strict.Finding{QPN: uint32(a.QPN), Detail: "a request of the peer"})
 		}
 	}
 }

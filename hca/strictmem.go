@@ -1,11 +1,11 @@
 package hca
 
 import (
+	"bytes"
 	"fmt"
 	"hash/crc32"
 	"os"
 	"slices"
-	"sync"
 
 	"github.com/gosoftroce/rocev2/hca/strict"
 	"github.com/gosoftroce/rocev2/ib"
@@ -13,230 +13,263 @@ import (
 	"github.com/gosoftroce/rocev2/qp"
 )
 
-// What the optional rules of strict mode do to memory. All of it happens with
-// the shard of the queue pair locked.
+// What strict mode does with requests that have not completed, and with their
+// memory. All of it happens with the shard of the queue pair locked.
 
-// buffers has the memory of requests that have not completed.
-type buffers struct {
-	table *memreg.Table
-	pd    *memreg.PD
-
-	mu    sync.Mutex
-	sends []sendBuffer // in order
-	recvs []recvBuffer
-}
-
-// sendBuffer is the memory of a send request.
-type sendBuffer struct {
+// request is a send request that has not completed.
+type request struct {
 	id       uint64
 	signaled bool
-	list     []ib.SGE // nil: it is not compared
-	sum      uint32
+	list     []ib.SGE // its memory
+	compared bool     // that must not change
+	sum      uint32   // of it
+	poisoned poisoned
 }
 
-// recvBuffer is the memory of a receive, and what was there.
-type recvBuffer struct {
+// poisoned is memory that is poisoned, and what was there.
+type poisoned struct {
 	list  []ib.SGE
 	saved []byte
 }
 
 const (
 	// mostSummed is how much of the beginning of a message is compared, and
-	// of the memory that a READ fills is poisoned.
-	mostSummed = 1 << 20
-	// mostPoisoned is how much of the beginning of a receive is poisoned.
+	// mostPoisoned how much of the memory of a receive or a READ is
+	// poisoned.
+	mostSummed   = 1 << 20
 	mostPoisoned = 64 << 10
-	// poison is what memory has that belongs to the adapter.
-	poison = 0xdb
+	// poison is what memory has that belongs to the adapter, and shortest
+	// how many bytes of it are taken for that.
+	poison   = 0xdb
+	shortest = 8
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// pieces calls f with parts of the beginning of a list, up to most bytes.
-func pieces(list []ib.SGE, most uint64, f func(off uint64, n int) bool) {
-	for off, total := uint64(0), min(ib.TotalLength(list), most); off < total; {
-		n := min(total-off, 64<<10)
-		if !f(off, int(n)) {
-			return
+// sum returns a checksum of the beginning of a list; ok is false where it
+// cannot be read.
+func (k *checkedQP) sum(list []ib.SGE) (sum uint32, ok bool) {
+	var buf [4096]byte
+	for off, total := uint64(0), min(ib.TotalLength(list), mostSummed); off < total; {
+		part := buf[:min(total-off, uint64(len(buf)))]
+		if k.dev.mem.Gather(k.pd, list, off, part) != ib.FaultNone {
+			return 0, false
 		}
-		off += n
+		sum = crc32.Update(sum, castagnoli, part)
+		off += uint64(len(part))
+	}
+	return sum, true
+}
+
+// poison poisons the beginning of a list.
+func (k *checkedQP) poison(list []ib.SGE) (p poisoned) {
+	if n := min(ib.TotalLength(list), mostPoisoned); n > 0 {
+		saved := make([]byte, n)
+		if k.dev.mem.Gather(k.pd, list, 0, saved) == ib.FaultNone && k.dev.mem.Scatter(k.pd, list, 0, bytes.Repeat([]byte{poison}, len(saved))) == ib.FaultNone {
+			p = poisoned{slices.Clone(list), saved}
+		}
+	}
+	return p
+}
+
+// restore has memory from an offset on be as it was, where it is still
+// poisoned: the peer, too, may have written there.
+func (k *checkedQP) restore(p *poisoned, from int) {
+	if from >= len(p.saved) {
+		return
+	}
+	now := make([]byte, len(p.saved)-from)
+	if k.dev.mem.Gather(k.pd, p.list, uint64(from), now) != ib.FaultNone {
+		return // it is gone
+	}
+	for i := 0; i < len(now); {
+		n := 0
+		for i+n < len(now) && now[i+n] == poison {
+			n++
+		}
+		if n >= shortest || n == len(now) {
+			_ = k.dev.mem.Scatter(k.pd, p.list, uint64(from+i), p.saved[from+i:from+i+n]) // or it is gone
+		}
+		i += n + 1
 	}
 }
 
-// sum returns a checksum of the beginning of a list; ok is false where it
-// cannot be read.
-func (b *buffers) sum(list []ib.SGE) (sum uint32, ok bool) {
-	var buf [4096]byte
-	ok = true
-	pieces(list, mostSummed, func(off uint64, n int) bool {
-		for n > 0 && ok {
-			part := buf[:min(n, len(buf))]
-			if ok = b.table.Gather(b.pd, list, off, part) == ib.FaultNone; ok {
-				sum = crc32.Update(sum, castagnoli, part)
-			}
-			off += uint64(len(part))
-			n -= len(part)
-		}
-		return ok
-	})
-	return sum, ok
-}
-
-// fill poisons the beginning of a list.
-func (b *buffers) fill(list []ib.SGE, most uint64) {
-	pieces(list, most, func(off uint64, n int) bool {
-		return b.table.Scatter(b.pd, list, off, slices.Repeat([]byte{poison}, n)) == ib.FaultNone
-	})
-}
-
-// send remembers the memory of requests that are about to be posted.
+// watchSends remembers requests that are about to be posted.
 func (k *checkedQP) watchSends(wrs []ib.SendWR) {
-	b := k.buffers
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	for i := range wrs {
 		wr := &wrs[i]
-		s := sendBuffer{id: wr.ID, signaled: wr.Signaled || k.signalAll}
-		known := wr.Opcode.Known() && wr.Inline == nil && len(wr.SGList) > 0
-		switch {
+		r := request{id: wr.ID, signaled: k.signaled(wr)}
+		if wr.Inline == nil {
+			r.list = slices.Clone(wr.SGList)
+		}
+		switch known := wr.Opcode.Known() && wr.Inline == nil; {
 		case !known:
 		case wr.Opcode.Is(ib.OpReads) || wr.Opcode.Is(ib.OpAtomic):
-			if k.On(strict.EarlyRead) {
-				b.fill(wr.SGList, mostSummed)
+			if k.poisons {
+				r.poisoned = k.poison(wr.SGList)
 			}
-		case k.On(strict.SendChanged):
-			if sum, ok := b.sum(wr.SGList); ok {
-				s.list, s.sum = slices.Clone(wr.SGList), sum
-			}
+		case k.compares && len(wr.SGList) > 0:
+			r.sum, r.compared = k.sum(wr.SGList)
 		}
-		b.sends = append(b.sends, s)
+		k.requests.Push(r)
 	}
 }
 
 // forgetSends forgets the last n requests, which were not posted after all.
-func (b *buffers) forgetSends(n int) {
-	b.mu.Lock()
-	b.sends = b.sends[:len(b.sends)-min(n, len(b.sends))]
-	b.mu.Unlock()
-}
-
-// sent compares what was there when requests were posted with what is there
-// when they complete: those up to the one of c.
-func (k *checkedQP) sent(c *ib.WC, name func(uint64) uint64) {
-	b := k.buffers
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	ok := c.Status == ib.StatusSuccess
-	for n := range b.sends {
-		s := &b.sends[n]
-		if s.list != nil && ok {
-			if sum, readable := b.sum(s.list); readable && sum != s.sum {
-				k.Found(strict.SendChanged, strict.Finding{QPN: uint32(k.qp.QPN()), WRID: name(s.id), Key: uint32(s.list[0].LKey), Addr: s.list[0].Addr,
-					Length: ib.TotalLength(s.list), Detail: "the memory of a send has changed between its post and its completion"})
-			}
-		}
-		if ok && s.signaled || !ok && s.id == c.ID {
-			b.sends = b.sends[:copy(b.sends, b.sends[n+1:])]
-			return
+func (k *checkedQP) forgetSends(n int) {
+	for range n {
+		r, _ := k.requests.DropLast()
+		k.restore(&r.poisoned, 0)
+		if k.slots != nil {
+			k.slots.Unsend(r.signaled)
 		}
 	}
-	b.sends = b.sends[:0]
 }
 
 // watchReceives poisons the memory of receives that are about to be posted.
-func (b *buffers) watchReceives(wrs []ib.RecvWR) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for i := range wrs {
-		r := recvBuffer{list: slices.Clone(wrs[i].SGList)}
-		r.saved = make([]byte, min(ib.TotalLength(r.list), mostPoisoned))
-		if b.table.Gather(b.pd, r.list, 0, r.saved) == ib.FaultNone {
-			b.fill(r.list, mostPoisoned)
-		} else {
-			r.saved = nil
+func (k *checkedQP) watchReceives(wrs []ib.RecvWR) {
+	if k.poisonsReceives {
+		for i := range wrs {
+			k.receives.Push(k.poison(wrs[i].SGList))
 		}
-		b.recvs = append(b.recvs, r)
 	}
 }
 
 // forgetReceives restores the memory of the last n receives, which were not
 // posted after all.
-func (b *buffers) forgetReceives(n int) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for ; n > 0 && len(b.recvs) > 0; n-- {
-		last := len(b.recvs) - 1
-		b.restore(&b.recvs[last], 0)
-		b.recvs = b.recvs[:last]
+func (k *checkedQP) forgetReceives(n int) {
+	for range n {
+		if p, ok := k.receives.DropLast(); ok {
+			k.restore(&p, 0)
+		}
 	}
 }
 
-// received restores what a message has not written of its receive, the oldest
-// one.
-func (b *buffers) received(c *ib.WC) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if len(b.recvs) == 0 {
-		return
+// forgetAll forgets what is posted: the queue pair is in RESET, or gone.
+func (k *checkedQP) forgetAll() {
+	k.forgetReceives(k.receives.Len())
+	for k.requests.Len() > 0 {
+		r, _ := k.requests.DropLast()
+		k.restore(&r.poisoned, 0)
 	}
-	from := uint64(0)
-	if c.Status == ib.StatusSuccess && c.Opcode == ib.WCRecv {
-		from = uint64(c.ByteLen)
-	}
-	b.restore(&b.recvs[0], from)
-	b.recvs = b.recvs[:copy(b.recvs, b.recvs[1:])]
+	k.silent = strict.Queue[request]{}
 }
 
-func (b *buffers) restore(r *recvBuffer, from uint64) {
-	if from < uint64(len(r.saved)) {
-		_ = b.table.Scatter(b.pd, r.list, from, r.saved[from:]) // or it is gone
-	}
-}
-
-// reset forgets all: the queue pair is in RESET.
-func (b *buffers) reset() {
-	b.mu.Lock()
-	for i := range b.recvs {
-		b.restore(&b.recvs[i], 0)
-	}
-	b.sends, b.recvs = nil, nil
-	b.mu.Unlock()
-}
-
-// watchedSink is a sink of sends, or of receives, before that of config.
-type watchedSink struct {
+// watchedSends is the sink of a queue pair's sends, before that of its
+// configuration. All requests complete there, in order; those that are not
+// signaled go no further.
+type watchedSends struct {
 	qp.CompletionSink
-	of    *checkedQP
-	sends bool
+	of *checkedQP
 }
 
 // Complete implements qp.CompletionSink.
-func (s *watchedSink) Complete(c *ib.WC) bool {
-	if !s.sends {
-		s.of.buffers.received(c)
-		return s.CompletionSink.Complete(c)
+func (s *watchedSends) Complete(c *ib.WC) bool {
+	k, ok := s.of, c.Status == ib.StatusSuccess
+	r, _ := k.requests.Pop()
+	shown := r.signaled || !ok
+	switch {
+	case !ok:
+		k.restore(&r.poisoned, 0)
+		k.silent = strict.Queue[request]{}
+		if c.Status == ib.StatusLocProtErr {
+			wc := *c
+			wc.ID = s.name(c.ID)
+			k.deniedLocal(&wc, r.list)
+		}
+	case shown:
+		s.compareAll(&r)
+	case r.compared:
+		if k.silent.Push(r); k.silent.Len() > k.depth {
+			k.silent.Pop()
+		}
 	}
-	name := func(id uint64) uint64 { return id }
-	if n, ok := s.CompletionSink.(interface{ ProgramID(id uint64) uint64 }); ok {
-		name = n.ProgramID
+	if k.slots != nil {
+		k.slots.Sent(r.signaled, shown) // before the program can poll it
 	}
-	s.of.sent(c, name)
-	return s.CompletionSink.Complete(c)
+	if !shown || s.CompletionSink.Complete(c) {
+		return true
+	}
+	if k.slots != nil {
+		k.slots.SentLost()
+	}
+	return false
 }
 
-// watch has completions of the queue pair come by it, where an optional rule
-// asks for it. Queues of receives are known by their completion queue to faces
-// that have their own, which so have no poison.
-func (k *checkedQP) watch(config *qp.Config) {
-	if !k.On(strict.SendChanged) && !k.On(strict.EarlyRead) || config.PD == nil {
+// compareAll compares the memory of a request that has completed, and of those
+// that have done so before it without a completion.
+func (s *watchedSends) compareAll(last *request) {
+	for r, ok := s.of.silent.Pop(); ok; r, ok = s.of.silent.Pop() {
+		s.compare(&r)
+	}
+	s.compare(last)
+}
+
+// compare compares the memory of a request that has completed with what was
+// there when it was posted.
+func (s *watchedSends) compare(r *request) {
+	if !r.compared {
 		return
 	}
-	k.buffers = &buffers{table: k.dev.mem, pd: config.PD}
-	if config.SendCQ != nil {
-		config.SendCQ = &watchedSink{config.SendCQ, k, true}
+	if sum, ok := s.of.sum(r.list); !ok || sum == r.sum {
+		return
 	}
-	if k.poisons = k.recvCQ != nil && !k.shared && k.On(strict.EarlyRead); k.poisons {
-		config.RecvCQ = &watchedSink{config.RecvCQ, k, false}
+	s.of.Found(strict.SendChanged, strict.Finding{QPN: uint32(s.of.qp.QPN()), WRID: s.name(r.id), Key: uint32(r.list[0].LKey), Addr: r.list[0].Addr,
+		Length: ib.TotalLength(r.list), Detail: "the memory of a send has changed between its post and its completion"})
+}
+
+// name returns the program's ID of a request.
+func (s *watchedSends) name(id uint64) uint64 {
+	if n, ok := s.CompletionSink.(interface{ ProgramID(id uint64) uint64 }); ok {
+		return n.ProgramID(id)
+	}
+	return id
+}
+
+// watchedReceives is the same for receives that are not of a shared queue.
+type watchedReceives struct {
+	qp.CompletionSink
+	of *checkedQP
+}
+
+// Complete implements qp.CompletionSink. It restores what a message has not
+// written.
+func (s *watchedReceives) Complete(c *ib.WC) bool {
+	k := s.of
+	if p, ok := k.receives.Pop(); ok {
+		from := 0
+		if c.Status == ib.StatusSuccess && c.Opcode == ib.WCRecv {
+			from = int(min(c.ByteLen, mostPoisoned))
+		}
+		k.restore(&p, from)
+	}
+	if k.slots != nil {
+		k.slots.Received(1) // before the program can poll it
+	}
+	if s.CompletionSink.Complete(c) {
+		return true
+	}
+	if k.slots != nil {
+		k.slots.Received(-1)
+	}
+	return false
+}
+
+// watch has completions of the queue pair come by it, where a rule asks for it.
+// Receives of shared queues, and of faces that have completion queues of their
+// own, are not known here.
+func (k *checkedQP) watch(config *qp.Config) {
+	k.compares = k.On(strict.SendChanged) && config.PD != nil
+	k.poisons = k.On(strict.EarlyRead) && config.PD != nil
+	names := k.On(strict.StaleKey) || k.On(strict.BadAccess)
+	if config.SendCQ != nil && (k.compares || k.poisons || k.slots != nil || names) {
+		config.SendCQ, config.SignalAll = &watchedSends{config.SendCQ, k}, true
+		k.watched = true
+	}
+	own := k.recvCQ != nil && !k.shared
+	k.poisonsReceives = own && k.poisons
+	if k.poisonsReceives || own && k.slots != nil {
+		config.RecvCQ = &watchedReceives{config.RecvCQ, k}
 	}
 }
 
@@ -277,9 +310,16 @@ func (c *Checks) register(m memreg.Memory, o *memreg.Options) memreg.Memory {
 	return c.disorder(m, o)
 }
 
+// mapped is memory that was mapped for a region: mapping.Mapping.
+type mapped interface{ Addr() uint64 }
+
 // checkPages looks whether memory has its pages for itself. Of memory whose
 // address is not known it says nothing.
 func (c *Checks) checkPages(m memreg.Memory, o *memreg.Options) {
+	switch m.(type) {
+	case mapped, memreg.SparseMemory:
+		return
+	}
 	b, page := m.Bytes(), uint64(os.Getpagesize())
 	var addr uint64
 	switch {
@@ -301,11 +341,20 @@ func (c *Checks) disorder(m memreg.Memory, o *memreg.Options) memreg.Memory {
 	if !c.On(strict.LastByte) || o.Access&ib.RemoteWrite == 0 {
 		return m
 	}
-	switch m.(type) {
-	case nil, disordered, memreg.PagedMemory, memreg.SparseMemory, memreg.PersistentMemory, memreg.ReadOnlyMemory:
+	if m == nil {
 		return m
 	}
 	b := m.Bytes()
+	switch m := m.(type) {
+	case disordered, memreg.SparseMemory:
+		return m
+	case memreg.PagedMemory:
+		if len(b) == 0 {
+			return m
+		}
+	case memreg.PersistentMemory, memreg.ReadOnlyMemory:
+		return m
+	}
 	if len(b) == 0 {
 		return disordered{m, 0}
 	}

@@ -23,6 +23,10 @@ func TestStrict(t *testing.T) {
 		{"stale", "on", "rxe", "stale-key"},
 		{"fork", "on", "", "fork"},
 		{"fork", "on,-fork", "", ""},
+		{"forkpoll", "on", "", "fork"},
+		{"forkpoll", "on", "rxe", "fork"},
+		{"forkpost", "on", "mlx5", "fork"},
+		{"again", "on", "", "bad-access"},
 		{"counters", "on", "efa", ""},
 	} {
 		for _, byFile := range []bool{false, true} {
@@ -52,6 +56,8 @@ func TestStrict(t *testing.T) {
 				switch {
 				case c.want == "" && len(found.List) > 0, c.want != "" && (len(found.List) != 1 || found.List[0].Rule != c.want):
 					t.Errorf("found %+v, want %q", found.List, c.want)
+				case c.name == "again" && found.List[0].Count != 6:
+					t.Errorf("%d times, want 6", found.List[0].Count)
 				case c.name == "stale" && found.List[0].WRID != 0x51:
 					t.Errorf("%+v", found.List[0])
 				}

@@ -150,7 +150,22 @@ func TestStrictLastByte(t *testing.T) {
 	if race.Enabled {
 		t.Skip("the program of this test is wrong: it races with the adapter")
 	}
-	a, b := verbstest.NewPair(t, optional("last-byte"))
+	t.Run("Go", func(t *testing.T) {
+		a, b := verbstest.NewPair(t, optional("last-byte"))
+		lastByte(t, a, b.MR)
+	})
+	t.Run("allocated", func(t *testing.T) {
+		a, b := verbstest.NewPair(t, optional("last-byte"))
+		mr, err := b.PD.AllocMemory(4096, verbs.LocalWrite|verbs.RemoteWrite)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lastByte(t, a, mr)
+	})
+}
+
+// lastByte writes from one side into memory of the other.
+func lastByte(t *testing.T, a *verbstest.Side, to *verbs.MR) {
 	const n = 512
 	seen := make(chan bool)
 	early := 0
@@ -158,14 +173,14 @@ func TestStrictLastByte(t *testing.T) {
 		tag := uint64(round + 1)
 		go func() {
 			for {
-				if v, err := b.MR.Load64(n - 8); err != nil {
+				if v, err := to.Load64(n - 8); err != nil {
 					seen <- false
 					return
 				} else if v == tag {
 					break
 				}
 			}
-			first, err := b.MR.Load64(0)
+			first, err := to.Load64(0)
 			seen <- err == nil && first != tag
 		}()
 		for off := 0; off < n; off += 8 {
@@ -173,7 +188,7 @@ func TestStrictLastByte(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := a.QP.PostSend(verbs.SendWR{ID: tag, Opcode: verbs.OpWrite, Signaled: true, SGList: []verbs.SGE{a.MR.Slice(0, n)}, Remote: b.MR.RemoteAt(0)}); err != nil {
+		if err := a.QP.PostSend(verbs.SendWR{ID: tag, Opcode: verbs.OpWrite, Signaled: true, SGList: []verbs.SGE{a.MR.Slice(0, n)}, Remote: to.RemoteAt(0)}); err != nil {
 			t.Fatal(err)
 		}
 		if wc := a.Next(t); wc.Err() != nil {
@@ -182,7 +197,7 @@ func TestStrictLastByte(t *testing.T) {
 		if <-seen {
 			early++
 		}
-		if first, err := b.MR.Load64(0); err != nil || first != tag {
+		if first, err := to.Load64(0); err != nil || first != tag {
 			t.Fatalf("after the completion there is %d, want %d: %v", first, tag, err)
 		}
 	}

@@ -33,7 +33,7 @@ const systemPrograms = "/run/rocev2"
 func runProgram(ctx context.Context, s streams, f programFlags, args []string) error {
 	path, err := lookPath(args[0])
 	if err != nil {
-		return err
+		return f.strict.meant(args[0], err)
 	}
 	if err := preloadable(path); err != nil {
 		return notRun(args[0], err)

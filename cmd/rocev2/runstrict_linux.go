@@ -23,11 +23,25 @@ func (f *strictFlags) begin() (*strictReport, error) {
 	if !f.on() {
 		return nil, nil
 	}
+	if f.json != "" { // before the program runs
+		if err := writeFindingsJSON(f.json, nil); err != nil {
+			return nil, err
+		}
+	}
 	file, err := os.CreateTemp("", "rocev2-strict-")
 	if err != nil {
 		return nil, fmt.Errorf("a file for what is found: %w", err)
 	}
 	return &strictReport{*f, file.Name()}, file.Close()
+}
+
+// meant says what was meant where a program is not found, whose name is that of
+// rules: --strict on.
+func (f *strictFlags) meant(name string, err error) error {
+	if f.rules == "on" && name != "" && verbs.CheckStrict(name, "") == nil {
+		return fmt.Errorf("%w; the rules of --strict come after \"=\": --strict=%s", err, name)
+	}
+	return err
 }
 
 // remove takes the file away.

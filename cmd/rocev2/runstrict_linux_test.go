@@ -2,7 +2,9 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -108,4 +110,25 @@ func TestStrictReport(t *testing.T) {
 		t.Error("without strict mode something happens")
 	}
 	none.remove()
+}
+
+// TestStrictMistakes: a file that cannot be written is told before the program
+// runs, and rules without "=" are not taken for a program.
+func TestStrictMistakes(t *testing.T) {
+	t.Parallel()
+	f := strictFlags{rules: "on", json: filepath.Join(t.TempDir(), "none", "x")}
+	if r, err := f.begin(); err == nil {
+		r.remove()
+		t.Error("a file in no directory is no error")
+	}
+	why := notRun("all", exec.ErrNotFound)
+	for name, want := range map[string]bool{"all": true, "on,-fork": true, "prog": false, "": false} {
+		err := f.meant(name, why)
+		if got := strings.Contains(err.Error(), "--strict="+name); got != want || !errors.Is(err, exec.ErrNotFound) {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+	if f.rules = "all"; f.meant("all", why) != why {
+		t.Error("rules that were given are not missed")
+	}
 }

@@ -78,10 +78,10 @@ func RulesOf(rules, profile string) (Set, error) {
 	return s.without(p), nil
 }
 
-// New returns a Checker, nil if no rule is on.
+// New returns a Checker, nil if no rule is on and there are no limits.
 func New(c Config) (*Checker, error) {
 	rules, err := RulesOf(c.Rules, c.Profile)
-	if err != nil || rules == 0 {
+	if err != nil || rules == 0 && (c.Profile == "" || c.Rules == "off") {
 		return nil, err
 	}
 	k := &Checker{rules: rules, told: c.Found}

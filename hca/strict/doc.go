@@ -9,8 +9,8 @@
 //   - profiles.go: the limits of adapters as they are sold.
 //   - checker.go: what was found: one entry for each rule, so its memory is
 //     bounded whatever a program does.
-//   - slots.go: the slots of a send queue and a receive queue, as the library
-//     of an adapter counts them.
+//   - slots.go, queue.go: the slots of a send queue and a receive queue, as the
+//     library of an adapter counts them.
 //   - report.go: findings as lines of JSON, for the report of another process.
 //
 // It does not look at packets, and decides nothing of the protocol.

@@ -16,8 +16,8 @@ const (
 )
 
 // Line is what a process says in a report that several write: a finding of one
-// of its devices. A later line of the same process, device and rule replaces an
-// earlier one. One without a rule says that the device was opened.
+// of its devices. A later line of the same process, program, device and rule
+// replaces an earlier one. One without a rule says that the device was opened.
 type Line struct {
 	PID     int    `json:"pid"`
 	Command string `json:"command"` // name of the program
@@ -59,8 +59,8 @@ type Report struct {
 // a report it leaves out.
 func ReadReport(r io.Reader, rules Set) (Report, error) {
 	type key struct {
-		pid          int
-		device, rule string
+		pid                   int
+		command, device, rule string
 	}
 	var out Report
 	at := map[key]int{}
@@ -74,7 +74,7 @@ func ReadReport(r io.Reader, rules Set) (Report, error) {
 		if l.Rule != "" && (!ok || !rules.Has(rule) || l.Count == 0) {
 			continue
 		}
-		k := key{l.PID, l.Device, l.Rule}
+		k := key{l.PID, l.Command, l.Device, l.Rule}
 		i, known := at[k]
 		switch {
 		case known && i >= 0:

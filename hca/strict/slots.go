@@ -3,26 +3,26 @@ package strict
 import "sync"
 
 // Slots are the slots of the send queue and the receive queue of a queue pair,
-// as the library of an adapter counts them: one of a send is free when the
-// completion of a later signaled request was polled, one of a receive when its
-// own was. Requests are posted by one goroutine at a time; completions may be
-// polled beside it.
+// as the library of an adapter counts them: those of sends are free when the
+// completion of a later one was polled, that of a receive when its own was.
+// Requests are posted, and complete, by one goroutine at a time; completions
+// may be polled beside it. They are polled in order, and those of before a
+// RESET first: so it is enough to count them.
 type Slots struct {
-	mu       sync.Mutex
-	sends    []slot // a power of two; grows up to what depth needs
-	head     uint32 // oldest whose slot is not free
-	tail     uint32 // next to post
-	depth    int
-	signaled int // of those from head to tail
+	mu sync.Mutex
 
-	receives int // posted and not polled
-	most     int // of them; 0: they are not counted
-}
+	depth    int           // of the send queue
+	posted   uint64        // send requests
+	done     uint64        // of them
+	free     uint64        // of them: whose slots are
+	signaled int           // of those that are not done
+	shown    Queue[uint64] // completions that were not polled: what is free when they are
+	stale    int           // such ones of before a RESET
 
-// slot is a send request whose slot is not free.
-type slot struct {
-	id       uint64
-	signaled bool
+	receives      int // whose slots are not free
+	most          int // of them; 0: they are not counted
+	filled        int // of them: that have completed
+	staleReceives int // completions of before a RESET that were not polled
 }
 
 // NewSlots returns the slots of a queue pair that is made for that many
@@ -32,59 +32,59 @@ func NewSlots(sends, receives int) *Slots { return &Slots{depth: sends, most: re
 // Send takes a slot for a request. full says that there is none, and never that
 // there will be none unless the queue pair ends: no request among those that
 // have the slots has a completion.
-func (s *Slots) Send(id uint64, signaled bool) (full, never bool) {
+func (s *Slots) Send(signaled bool) (full, never bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := int(s.tail - s.head)
-	if n >= s.depth {
-		return true, s.signaled == 0
+	if s.posted-s.free >= uint64(s.depth) {
+		return true, s.signaled == 0 && s.shown.Len() == 0
 	}
-	if n == len(s.sends) {
-		s.grow()
-	}
-	s.sends[s.tail&uint32(len(s.sends)-1)] = slot{id, signaled}
-	s.tail++
-	if signaled {
-		s.signaled++
-	}
+	s.posted++
+	s.count(signaled, 1)
 	return false, false
 }
 
-func (s *Slots) grow() {
-	next := make([]slot, max(2*len(s.sends), 16))
-	for i := s.head; i != s.tail; i++ {
-		next[i&uint32(len(next)-1)] = s.sends[i&uint32(len(s.sends)-1)]
-	}
-	s.sends = next
-}
-
-// Unsend gives back the slots of the last n requests, which were not posted
-// after all.
-func (s *Slots) Unsend(n int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for ; n > 0 && s.tail != s.head; n-- {
-		s.tail--
-		if s.sends[s.tail&uint32(len(s.sends)-1)].signaled {
-			s.signaled--
-		}
+func (s *Slots) count(signaled bool, n int) {
+	if signaled {
+		s.signaled += n
 	}
 }
 
-// Sent says that the completion of a send request was polled. One with an error
-// names its request by the ID: it may be of one that is not signaled.
-func (s *Slots) Sent(id uint64, ok bool) {
+// Unsend gives back the slot of the last request, which was not posted after
+// all.
+func (s *Slots) Unsend(signaled bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for s.head != s.tail {
-		w := s.sends[s.head&uint32(len(s.sends)-1)]
-		s.head++
-		if w.signaled {
-			s.signaled--
-		}
-		if ok && w.signaled || !ok && w.id == id {
-			return
-		}
+	s.posted--
+	s.count(signaled, -1)
+}
+
+// Sent says that the oldest request has completed, and whether the program can
+// poll the completion.
+func (s *Slots) Sent(signaled, shown bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.done++
+	s.count(signaled, -1)
+	if shown {
+		s.shown.Push(s.done)
+	}
+}
+
+// SentLost says that the program cannot poll the last completion: it was lost.
+func (s *Slots) SentLost() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.shown.DropLast()
+}
+
+// SentPolled says that the completion of a send request was polled.
+func (s *Slots) SentPolled() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stale > 0 {
+		s.stale--
+	} else if n, ok := s.shown.Pop(); ok {
+		s.free = n
 	}
 }
 
@@ -99,17 +99,41 @@ func (s *Slots) Receive() bool {
 	return true
 }
 
-// Received says that completions of receives were polled, or that receives were
-// not posted after all.
+// Unreceive gives back the slots of the last n receives, which were not posted
+// after all.
+func (s *Slots) Unreceive(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.receives -= n
+}
+
+// Received says that a receive has completed, or, by -1, that this completion
+// was lost.
 func (s *Slots) Received(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.receives = max(s.receives-n, 0)
+	s.filled += n
+}
+
+// ReceivePolled says that the completion of a receive was polled.
+func (s *Slots) ReceivePolled() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.staleReceives > 0:
+		s.staleReceives--
+	case s.filled > 0:
+		s.filled--
+		s.receives--
+	}
 }
 
 // Reset frees all slots: the queue pair is in RESET.
 func (s *Slots) Reset() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.head, s.tail, s.signaled, s.receives = 0, 0, 0, 0
+	s.stale += s.shown.Len()
+	s.staleReceives += s.filled
+	s.shown = Queue[uint64]{}
+	s.posted, s.done, s.free, s.signaled, s.receives, s.filled = 0, 0, 0, 0, 0, 0
 }

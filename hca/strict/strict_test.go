@@ -89,39 +89,80 @@ func TestFindings(t *testing.T) {
 func TestSlots(t *testing.T) {
 	t.Parallel()
 	s := NewSlots(4, 0)
-	post := func(id uint64, signaled, wantFull, wantNever bool) {
+	post := func(signaled, wantFull, wantNever bool) {
 		t.Helper()
-		if full, never := s.Send(id, signaled); full != wantFull || never != wantNever {
-			t.Fatalf("post %d: full %v, never %v", id, full, never)
+		if full, never := s.Send(signaled); full != wantFull || never != wantNever {
+			t.Fatalf("full %v, never %v", full, never)
 		}
 	}
-	for i := range uint64(4) {
-		post(i, false, false, false)
+	for range 4 {
+		post(false, false, false)
 	}
-	post(4, true, true, true)
+	post(true, true, true)
 	s.Reset()
-	for round := range uint64(50) { // the last of four is signaled, and polled
-		for i := range uint64(4) {
-			post(4*round+i, i == 3, false, false)
+	for range 50 { // the last of four is signaled, and polled
+		for i := range 4 {
+			post(i == 3, false, false)
 		}
-		post(99, false, true, false) // full, and a completion will come
-		s.Sent(4*round+3, true)
+		post(false, true, false) // full, and a completion will come
+		for i := range 4 {
+			s.Sent(i == 3, i == 3)
+		}
+		post(false, true, false) // it is there
+		s.SentPolled()
 	}
-	post(1, false, false, false)
-	post(2, true, false, false)
-	post(3, false, false, false)
-	s.Unsend(1)
-	s.Sent(2, true)
-	for i := range uint64(4) {
-		post(i, i == 0, false, false)
+	post(false, false, false)
+	post(true, false, false)
+	post(true, false, false)
+	s.Unsend(true)
+	s.Sent(false, false)
+	s.Sent(true, true)
+	s.SentPolled()
+	for range 4 {
+		post(false, false, false)
 	}
-	s.Sent(2, false) // an error of one that is not signaled: those before it are done
-	post(4, false, false, false)
-	post(5, false, false, false)
-	post(6, false, false, false)
-	post(7, false, true, true)
-	s.Sent(99, true) // nothing of it is there
-	post(8, false, false, false)
+	s.Sent(false, false)
+	s.Sent(false, false)
+	s.Sent(false, true) // an error
+	post(false, true, false)
+	s.SentPolled() // those before it are done
+	for range 3 {
+		post(false, false, false)
+	}
+	post(false, true, true)
+	s.SentPolled() // of nothing
+	s.Sent(false, true)
+	s.SentLost()
+	post(false, true, true)
+}
+
+// TestSlotsOfBefore: completions of before a RESET free nothing after it.
+func TestSlotsOfBefore(t *testing.T) {
+	t.Parallel()
+	s := NewSlots(1, 1)
+	for range 3 {
+		s.Send(true)
+		s.Sent(true, true)
+		s.Receive()
+		s.Received(1)
+		s.Reset()
+	}
+	s.Send(true)
+	s.Sent(true, true)
+	s.Receive()
+	s.Received(1)
+	for range 3 {
+		s.SentPolled()
+		s.ReceivePolled()
+		if full, _ := s.Send(true); !full || s.Receive() {
+			t.Fatal("a completion of before has freed a slot")
+		}
+	}
+	s.SentPolled()
+	s.ReceivePolled()
+	if full, _ := s.Send(true); full || !s.Receive() {
+		t.Error("a slot is not free")
+	}
 }
 
 func TestReceiveSlots(t *testing.T) {
@@ -137,9 +178,47 @@ func TestReceiveSlots(t *testing.T) {
 		t.Errorf("%d receives have room", n)
 	}
 	s.Received(1)
-	s.Received(7)
-	if n := room(); n != 2 {
+	s.Received(1)
+	s.Received(-1) // it was lost
+	for range 3 {
+		s.ReceivePolled()
+	}
+	if n := room(); n != 1 {
 		t.Errorf("%d receives have room again", n)
+	}
+	s.Unreceive(2)
+	if n := room(); n != 2 {
+		t.Errorf("%d receives have room at the end", n)
+	}
+}
+
+// TestQueue: its memory is of the order of what is in it.
+func TestQueue(t *testing.T) {
+	t.Parallel()
+	var q Queue[int]
+	next := 0
+	for i := range 100000 {
+		q.Push(i)
+		if q.Len() > 5 {
+			if v, ok := q.Pop(); !ok || v != next {
+				t.Fatal(v, ok, next)
+			}
+			next++
+		}
+	}
+	if cap(q.items) > 64 {
+		t.Errorf("%d items take %d", q.Len(), cap(q.items))
+	}
+	if v, ok := q.DropLast(); !ok || v != 99999 || q.Len() != 4 {
+		t.Error(v, ok, q.Len())
+	}
+	for q.Len() > 0 {
+		q.Pop()
+	}
+	_, first := q.Pop()
+	_, last := q.DropLast()
+	if first || last {
+		t.Error("an empty queue has something")
 	}
 }
 

@@ -125,7 +125,7 @@ func (d *device) release() {
 		}
 		d.findings.tell(d.verbs)
 		_ = d.verbs.Close()
-		d.findings.tell(d.verbs)
+		d.findings.end(d.verbs)
 	}
 }
 

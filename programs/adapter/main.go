@@ -69,7 +69,10 @@ func rocev2_open(node *C.char, flags C.int32_t, out *C.struct_rocev2_opened) C.i
 	}
 	out.handle, out.fd, out.doorbells = C.uint64_t(handle), C.int32_t(fd), C.uint64_t(f.doorbells())
 	if v, ok := f.(*verbsFile); ok && v.client.TellsPolls() {
-		out.flags = C.ROCEV2_TELL_POLLS
+		out.flags |= C.ROCEV2_TELL_POLLS
+	}
+	if v, ok := f.(*verbsFile); ok && v.client.RefusesChildren() {
+		out.flags |= C.ROCEV2_REFUSE_CHILD
 	}
 	settle()
 	return 0

@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"maps"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -23,7 +24,7 @@ func (n *node) strictly() *findings {
 	if n.config.Strict == "" && n.config.Profile == "" {
 		return nil
 	}
-	f := &findings{device: n.name, file: os.Getenv(strict.EnvReport)}
+	f := &findings{device: n.name, file: os.Getenv(strict.EnvReport), before: earlier[n.name]}
 	n.config.Found = func(found verbs.Finding) { f.add(found) }
 	return f
 }
@@ -32,6 +33,20 @@ func (n *node) strictly() *findings {
 // there is one, and to standard error if not.
 type findings struct {
 	device, file string
+	before       map[string]strict.Finding // when the device was open earlier, by rule
+}
+
+// earlier has what was found on devices that were closed: a program may open
+// them again. Their lock guards it.
+var earlier = map[string]map[string]strict.Finding{}
+
+// since returns a finding together with what was found before.
+func (f *findings) since(found strict.Finding) strict.Finding {
+	if b, ok := f.before[found.Rule]; ok {
+		b.Count += found.Count
+		return b
+	}
+	return found
 }
 
 // begin says that there is a device in strict mode.
@@ -43,21 +58,38 @@ func (f *findings) begin() {
 
 // add tells of the first finding of a rule. It is called with locks held.
 func (f *findings) add(found verbs.Finding) {
-	if f.file == "" {
+	switch _, known := f.before[found.Rule]; {
+	case f.file != "":
+		f.append(f.since(strict.Finding(found)))
+	case !known:
 		say("strict: " + found.String())
-		return
 	}
-	f.append(strict.Finding(found))
 }
 
-// tell tells how often all was found, at the end of a device.
+// tell tells how often all was found, when the program ends.
 func (f *findings) tell(dev *verbs.Device) {
 	if f == nil || f.file == "" {
 		return
 	}
 	for _, found := range dev.Findings() {
-		f.append(strict.Finding(found))
+		f.append(f.since(strict.Finding(found)))
 	}
+}
+
+// end is tell of a device that is closed. The devices are locked.
+func (f *findings) end(dev *verbs.Device) {
+	if f == nil {
+		return
+	}
+	f.tell(dev)
+	all := maps.Clone(f.before)
+	if all == nil {
+		all = map[string]strict.Finding{}
+	}
+	for _, found := range dev.Findings() {
+		all[found.Rule] = f.since(strict.Finding(found))
+	}
+	earlier[f.device] = all
 }
 
 // append adds a line to the report. What cannot be written is lost: the program

@@ -17,12 +17,15 @@ enum { ROCEV2_ADAPTER_VERSION = 5 };
 struct rocev2_opened {
 	uint64_t handle; /* of the calls below */
 	int32_t fd;      /* the program's: it maps it (uverbsN) or polls it (rdma_cm) */
-	int32_t flags;   /* ROCEV2_TELL_POLLS */
+	int32_t flags;   /* ROCEV2_TELL_POLLS, ROCEV2_REFUSE_CHILD */
 	uint64_t doorbells; /* uverbsN: where struct rocev2_doorbells is */
 };
 
-/* rocev2_polled is called after each poll that has found something. */
-enum { ROCEV2_TELL_POLLS = 1 };
+/*
+ * rocev2_polled is called after each poll that has found something; a child of
+ * fork can neither post nor poll.
+ */
+enum { ROCEV2_TELL_POLLS = 1, ROCEV2_REFUSE_CHILD = 2 };
 
 #ifndef ROCEV2_ADAPTER_TYPES
 

@@ -67,6 +67,7 @@ int device_open(const char *name, const char *path, int flags)
 	}
 	f->doorbells = (struct rocev2_doorbells *)(uintptr_t)opened.doorbells;
 	f->tell_polls = opened.flags & ROCEV2_TELL_POLLS;
+	f->refuse_child = opened.flags & ROCEV2_REFUSE_CHILD;
 	if (!(flags & O_CLOEXEC))
 		syscall(SYS_fcntl, opened.fd, F_SETFD, 0);
 	return opened.fd;

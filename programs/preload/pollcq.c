@@ -145,13 +145,16 @@ void poll_told(struct file *f, uint32_t cq)
 		adapter_call(adapter.polled, (long)f->handle, cq, 0, 0, 0);
 }
 
-/* poll_and_tell is poll_cq where the adapter wants to know of polls. */
+/* poll_and_tell is poll_cq where the adapter wants to know of polls, or of children. */
 static int poll_and_tell(struct verbs_cq *cq, int n, void *wc)
 {
-	int found = poll_cq(cq, n, wc);
-	struct file *f;
+	struct file *f = file_of(cq->context->cmd_fd);
+	int found;
 
-	if (found > 0 && (f = file_of(cq->context->cmd_fd)))
+	if (f && child_refused(f))
+		return -1;
+	found = poll_cq(cq, n, wc);
+	if (found > 0 && f)
 		poll_told(f, cq->handle);
 	return found;
 }
@@ -164,10 +167,12 @@ static void opened(struct verbs_device_context *c)
 	if (!f || f->kind != VERBS)
 		return;
 	start_poll_opened(c);
+	if (f->refuse_child)
+		child_opened(c);
 	if (!c->poll_cq || c->poll_cq == poll_cq || c->poll_cq == poll_and_tell)
 		return;
 	if (atomic_compare_exchange_strong(&librxe_poll, &none, c->poll_cq) || none == c->poll_cq)
-		c->poll_cq = f->tell_polls ? poll_and_tell : poll_cq;
+		c->poll_cq = f->tell_polls || f->refuse_child ? poll_and_tell : poll_cq;
 }
 
 struct verbs_device_context *ibv_open_device(void *device);

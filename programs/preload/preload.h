@@ -200,6 +200,7 @@ struct file {
 	struct rocev2_doorbells *doorbells; /* VERBS; NULL: it has none */
 	struct looks looks;  /* VERBS */
 	bool tell_polls;     /* VERBS: the adapter wants to know of polls */
+	bool refuse_child;   /* VERBS: a child of fork cannot post and poll */
 	struct lock reading; /* ASYNC, CHANNEL */
 	atomic_bool told;    /* ASYNC: the program has got the fatal event */
 };
@@ -371,6 +372,17 @@ void resize_in_child(void);
 
 /* start_poll_opened has the extended queues of a context polled so, too. */
 void start_poll_opened(void *context);
+
+/* ---- child.c ---- */
+
+/* child_opened has posts on a context refused to a child of fork. */
+void child_opened(void *context);
+
+/* child_refused reports whether this is such a child, and tells of it. */
+static inline bool child_refused(const struct file *f)
+{
+	return f->refuse_child && !adapter_has(f);
+}
 
 /* ---- pollcq.c ---- */
 

@@ -45,10 +45,13 @@ static _Atomic(create_function *) librxe_create;
 static int start_poll(struct poll_cq_ex *cq, void *attr)
 {
 	start_function *start = atomic_load_explicit(&librxe_start, memory_order_relaxed);
-	int result = start(cq, attr), came;
-	struct file *f;
+	struct file *f = file_of(cq->context->cmd_fd);
+	int result, came;
 
-	if ((result != ENOENT && result != 0) || !(f = file_of(cq->context->cmd_fd)) || (result == 0 && !doorbells_left(f)))
+	if (f && child_refused(f))
+		return EIO;
+	result = start(cq, attr);
+	if ((result != ENOENT && result != 0) || !f || (result == 0 && !doorbells_left(f)))
 		return result;
 	came = poll_empty(f);
 	if (result == 0)

@@ -361,18 +361,90 @@ static void case_stale(void)
 	CHECK(wc.status == IBV_WC_LOC_PROT_ERR && wc.wr_id == 0x51);
 }
 
+/* in_child runs f in a child, which must return. */
+static void in_child(void f(struct pair *, struct ibv_mr *), struct pair *p, struct ibv_mr *mr)
+{
+	pid_t child = fork();
+	int status;
+
+	if (child == 0) {
+		f(p, mr);
+		_exit(0);
+	}
+	CHECK(waitpid(child, &status, 0) == child && status == 0);
+}
+
+static void child_frees(struct pair *p, struct ibv_mr *mr)
+{
+	(void)p;
+	CHECK(ibv_dealloc_pd(mr->pd) != 0);
+}
+
 /* A child uses what its parent has opened. */
 static void case_fork(void)
 {
 	struct ibv_mr *mr;
 	struct pair p = strict_begin(&mr, 64);
-	pid_t child = fork();
-	int status;
 
-	if (child == 0)
-		_exit(ibv_dealloc_pd(mr->pd) == 0);
-	CHECK(waitpid(child, &status, 0) == child && status == 0);
+	in_child(child_frees, &p, mr);
 	CHECK(post_write(&p, mr, 1, IBV_SEND_SIGNALED) == 0 && next_completion(&p).status == IBV_WC_SUCCESS);
+}
+
+static void child_polls(struct pair *p, struct ibv_mr *mr)
+{
+	struct ibv_wc wc;
+
+	(void)mr;
+	CHECK(ibv_poll_cq(p->cq, 1, &wc) == -1);
+}
+
+static void child_posts(struct pair *p, struct ibv_mr *mr)
+{
+	struct ibv_recv_wr wr = { .wr_id = 7 }, *bad = NULL;
+
+	CHECK(post_write(p, mr, 9, IBV_SEND_SIGNALED) == EIO);
+	CHECK(ibv_post_recv(p->qp[1], &wr, &bad) == EIO && bad == &wr);
+}
+
+/* A child takes no completion of its parent's, and puts nothing into its queues. */
+static void case_forkpoll(void)
+{
+	struct ibv_mr *mr;
+	struct pair p = strict_begin(&mr, 64);
+	struct timespec moment = { 0, 1000000 };
+
+	CHECK(post_write(&p, mr, 1, IBV_SEND_SIGNALED) == 0);
+	nanosleep(&moment, NULL);
+	in_child(child_polls, &p, mr);
+	CHECK(next_completion(&p).wr_id == 1);
+}
+
+static void case_forkpost(void)
+{
+	struct ibv_mr *mr;
+	struct pair p = strict_begin(&mr, 64);
+
+	in_child(child_posts, &p, mr);
+	CHECK(post_write(&p, mr, 2, IBV_SEND_SIGNALED) == 0 && next_completion(&p).wr_id == 2);
+}
+
+/* The program opens the device three times, and does what is wrong 3, 2 and 1 times. */
+static void case_again(void)
+{
+	for (int times = 3; times > 0; times--) {
+		struct ibv_context *c = open_first();
+		struct ibv_pd *pd = ibv_alloc_pd(c);
+		struct ibv_mr *mr = ibv_reg_mr(pd, strict_buf, sizeof strict_buf, ALL);
+
+		CHECK(pd && mr);
+		for (int i = 0; i < times; i++) {
+			struct pair p = make_pair(pd);
+
+			CHECK(transfer(&p, IBV_WR_RDMA_WRITE, mr, strict_buf, 8, (uintptr_t)strict_buf, mr->rkey ^ 1) == IBV_WC_REM_ACCESS_ERR);
+			CHECK(ibv_destroy_qp(p.qp[0]) == 0 && ibv_destroy_qp(p.qp[1]) == 0 && ibv_destroy_cq(p.cq) == 0);
+		}
+		CHECK(ibv_dereg_mr(mr) == 0 && ibv_dealloc_pd(pd) == 0 && ibv_close_device(c) == 0);
+	}
 }
 
 int main(int argc, char **argv)
@@ -387,6 +459,8 @@ int main(int argc, char **argv)
 		{ "unsignaled", case_unsignaled }, { "signaled", case_signaled },
 		{ "signaledex", case_signaledex }, { "overrun", case_overrun },
 		{ "stale", case_stale }, { "fork", case_fork },
+		{ "forkpoll", case_forkpoll }, { "forkpost", case_forkpost },
+		{ "again", case_again },
 	};
 
 	alarm(60);

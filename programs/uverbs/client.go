@@ -48,7 +48,7 @@ func newClient(d *Device, ctx *hca.Context) (*Client, error) {
 	c.cqs = compQueues{dev: d, area: a, events: e, most: m.cqe, cqs: table[ownedCQ]{most: m.cqs}}
 	c.srqs = sharedQueues{dev: d, area: a, events: e, domains: &p.domains, srqs: table[ownedSRQ]{most: m.srqs}}
 	c.qps = queuePairs{dev: d, ctx: ctx, area: a, events: e, doorbells: c.doorbells, handles: &c.handles,
-		domains: &p.domains, cqs: &c.cqs.cqs, srqs: &c.srqs.srqs, qps: table[ownedQP]{most: m.qps}}
+		domains: &p.domains, cqs: &c.cqs.cqs, srqs: &c.srqs.srqs, most: m.wr, qps: table[ownedQP]{most: m.qps}}
 	c.cqs.fail = c.qps.failAll
 	ctx.HandleEvents(e.happened)
 	return c, nil
@@ -79,6 +79,9 @@ func (c *Client) Close() error {
 		return nil
 	}
 	c.PostLeft()
+	for _, q := range c.qps.qps.all() {
+		q.queues.look()
+	}
 	c.closed = true
 	err := c.ctx.Close() // queue pairs first; and it ends events
 	for _, q := range c.qps.qps.all() {

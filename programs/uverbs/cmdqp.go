@@ -40,6 +40,7 @@ type queuePairs struct {
 	domains   *table[domain]
 	cqs       *table[ownedCQ]
 	srqs      *table[ownedSRQ]
+	most      int // requests that a queue holds, as queries say
 	qps       table[ownedQP]
 }
 
@@ -130,6 +131,9 @@ func (q *ownedQP) find() abi.Errno {
 	if int64(r.MaxSendWr) > wr || int64(r.MaxRecvWr) > wr || int64(r.MaxSendSge) > sge || int64(r.MaxRecvSge) > sge || int64(r.MaxInlineData) > int64(most.Inline) {
 		return abi.EINVAL
 	}
+	if p.dev.Dev.Strict() != nil && (int64(r.MaxSendWr) > int64(p.most) || int64(r.MaxRecvWr) > int64(p.most)) {
+		return abi.EINVAL // which had room perhaps, but queries say less
+	}
 	return 0
 }
 
@@ -173,6 +177,7 @@ func (p *queuePairs) destroyQP(r *abi.Request, req *abi.DestroyQPReq) abi.Reply 
 	if q == nil {
 		return abi.Fail(abi.ENOENT)
 	}
+	q.queues.look()
 	q.core.Close()
 	q.queues.Close()
 	out := abi.DestroyQPResp{EventsReported: q.reported()}

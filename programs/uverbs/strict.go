@@ -23,6 +23,9 @@ type heldSlots struct {
 // TellsPolls reports whether the client is to be told of polls: Polled.
 func (c *Client) TellsPolls() bool { return c.queries.dev.Dev.Strict().On(strict.Unsignaled) }
 
+// RefusesChildren reports whether a child of fork can neither post nor poll.
+func (c *Client) RefusesChildren() bool { return c.queries.dev.Dev.Strict().On(strict.Fork) }
+
 // Polled says that the program has taken completions from a queue.
 func (c *Client) Polled(h uint32) {
 	if q := c.cqs.cqs.get(h); q != nil && q.core.holds {
@@ -110,6 +113,15 @@ func (s *sendQueue) check(wr *ib.SendWR, pos uint64) {
 // ProgramID returns the program's ID of the request that the queue pair knows
 // by another.
 func (s *sendQueue) ProgramID(pos uint64) uint64 { return s.at(pos).id }
+
+// look has strict mode see what waits in the send queue, before that goes.
+func (q *Queues) look() {
+	if q.send.cq.checks != nil {
+		q.send.mu.Lock()
+		q.wanted.Store(true)
+		q.unlock()
+	}
+}
 
 // stuck looks whether the send queue is full of requests of which none has a
 // completion. The queue is locked.

@@ -114,8 +114,8 @@ nothing else: so no other user of the node comes to the daemon's sockets. It
 needs root and the capability CAP_CHOWN.`,
 		Args: none,
 		RunE: func(*cobra.Command, []string) error {
-			if uid < 0 || gid < 0 {
-				return usageError{errors.New("--user and --group are numbers from 0 on")}
+			if most := int64(plugin.MostID); int64(uid) < 0 || int64(gid) < 0 || int64(uid) > most || int64(gid) > most {
+				return usageError{fmt.Errorf("--user and --group are numbers from 0 to %d", most)}
 			}
 			return plugin.Prepare(directory, uid, gid)
 		},

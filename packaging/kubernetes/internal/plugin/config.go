@@ -49,6 +49,12 @@ func Default() Config {
 // mostPorts bounds the message in which the kubelet gets them all.
 const mostPorts = 10000
 
+// mostSocket is how long the name of a socket is at most (unix(7)).
+const mostSocket = len(unix.RawSockaddrUnix{}.Path) - 1
+
+// socket is the plugin's.
+func (c *Config) socket() string { return filepath.Join(c.Kubelet, fileName(c.Resource)+".sock") }
+
 // Check returns all that is wrong with a configuration. The flags have the
 // names of the errors.
 func (c *Config) Check() error {
@@ -69,6 +75,9 @@ func (c *Config) Check() error {
 		if err := checkPath(p.path); err != nil {
 			fail(p.flag, "%w", err)
 		}
+	}
+	if n := len(c.socket()); n > mostSocket {
+		fail("resource", "the plugin's socket would be %s, which has %d bytes; there may be %d", c.socket(), n, mostSocket)
 	}
 	if c.Ready != "" {
 		if u, err := url.Parse(c.Ready); err != nil {
@@ -108,6 +117,8 @@ func checkPath(path string) error {
 		return fmt.Errorf("%q is not an absolute path", path)
 	case filepath.Clean(path) == "/":
 		return errors.New("a pod would get all files of the node")
+	case filepath.Clean(path) != path: // "/run/x/" has another directory above it
+		return fmt.Errorf("%q: write it as %q", path, filepath.Clean(path))
 	case strings.ContainsAny(path, ":,\n"):
 		return fmt.Errorf("%q: container runtimes take no colons and commas in the path of a mount", path)
 	}

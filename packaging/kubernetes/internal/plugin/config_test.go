@@ -1,8 +1,10 @@
 package plugin_test
 
 import (
+	"bytes"
 	"io"
 	"log/slog"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -42,6 +44,9 @@ func TestCheck(t *testing.T) {
 		`--directory: a pod would get all files`:            func(c *plugin.Config) { c.Directory = "/run/.." },
 		`--libraries: "/a:b"`:                               func(c *plugin.Config) { c.Libraries = "/a:b" },
 		`--kubelet: "" is not an absolute path`:             func(c *plugin.Config) { c.Kubelet = "" },
+		`--directory: "/run/x/": write it as "/run/x"`:      func(c *plugin.Config) { c.Directory = "/run/x/" },
+		`--libraries: "/var/../etc": write it as "/etc"`:    func(c *plugin.Config) { c.Libraries = "/var/../etc" },
+		`--resource: the plugin's socket would be`:          func(c *plugin.Config) { c.Resource = strings.Repeat("a", 60) + "/" + strings.Repeat("b", 60) },
 		`--ready: parse "127.0.0.1`:                         func(c *plugin.Config) { c.Ready = "127.0.0.1:14792" },
 		`--ready: "https:`:                                  func(c *plugin.Config) { c.Ready = "https://127.0.0.1/readyz" },
 	} {
@@ -119,6 +124,18 @@ func TestPrepare(t *testing.T) {
 	if err := plugin.Prepare("pods/programs", uid, gid); err == nil {
 		t.Error("a relative path is no error")
 	}
+	// A slash at the end would make the directory the one above itself.
+	slash := filepath.Join(t.TempDir(), "pods", "programs") + "/"
+	if err := plugin.Prepare(slash, uid, gid); err == nil || !strings.Contains(err.Error(), "write it as") {
+		t.Errorf("%s: %v", slash, err)
+	}
+	if math.MaxInt > math.MaxUint32 { // -1 is "as it is"
+		for _, n := range []int{-1, math.MaxUint32 & math.MaxInt} {
+			if err := plugin.Prepare(dir, n, gid); err == nil || !strings.Contains(err.Error(), "not the number of a user") {
+				t.Errorf("user %d: %v", n, err)
+			}
+		}
+	}
 	// A link would give the daemon's user another file.
 	victim, trap := t.TempDir(), filepath.Join(t.TempDir(), "pods")
 	if err := os.Mkdir(trap, 0o700); err != nil {
@@ -167,6 +184,53 @@ func TestInstallLibraries(t *testing.T) {
 		}
 	}
 	if list, _ := os.ReadDir(dir); len(list) != 2 {
+		t.Errorf("%v", list)
+	}
+}
+
+// TestLibrariesAreWhole: a library that a node without power has left empty is
+// replaced, and so is what a plugin has left that was killed.
+func TestLibrariesAreWhole(t *testing.T) {
+	t.Parallel()
+	if !programs.Carried() {
+		t.Skip("this test carries no libraries for pods (make preload builds them)")
+	}
+	dir := t.TempDir()
+	folder, err := plugin.InstallLibraries(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{programs.LibraryName, programs.AdapterName} {
+		file := filepath.Join(folder, name)
+		want, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, spoil := range []func() error{func() error { return os.Truncate(file, 0) }, func() error { return os.Remove(file) }} {
+			if err := spoil(); err != nil {
+				t.Fatal(err)
+			}
+			if again, err := plugin.InstallLibraries(t.Context(), dir); err != nil || again != folder {
+				t.Fatal(again, err)
+			}
+			if got, err := os.ReadFile(file); err != nil || !bytes.Equal(got, want) {
+				t.Errorf("%s has %d bytes, want %d: %v", name, len(got), len(want), err)
+			}
+		}
+	}
+	killed, running := filepath.Join(dir, "new-1"), filepath.Join(dir, "new-2")
+	for _, d := range []string{killed, running} {
+		if err := os.Mkdir(d, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chtimes(killed, time.Time{}, time.Now().Add(-2*time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := plugin.InstallLibraries(t.Context(), dir); err != nil {
+		t.Fatal(err)
+	}
+	if list, _ := os.ReadDir(dir); len(list) != 2 || list[0].Name() == "new-1" || list[1].Name() == "new-1" {
 		t.Errorf("%v", list)
 	}
 }

@@ -154,9 +154,7 @@ func (p *presence) keep(ctx context.Context) error {
 	}
 }
 
-func (p *presence) socket() string {
-	return filepath.Join(p.config.Kubelet, fileName(p.config.Resource)+".sock")
-}
+func (p *presence) socket() string { return p.config.socket() }
 
 func (p *presence) kubelet() string {
 	return filepath.Join(p.config.Kubelet, filepath.Base(api.KubeletSocket))
