@@ -149,20 +149,15 @@ func (c *Conn) send(p []byte) (int, error) {
 	c.mu.Lock()
 	if err != nil {
 		c.fail(err)
-		return 0, c.why(err)
+		switch {
+		case c.closed:
+			return 0, net.ErrClosed
+		case c.err != nil:
+			return 0, c.err
+		}
+		return 0, err
 	}
 	return n, nil
-}
-
-// why returns what a post that was refused means to the program.
-func (c *Conn) why(err error) error {
-	if c.closed {
-		return net.ErrClosed
-	}
-	if c.err != nil {
-		return c.err
-	}
-	return err
 }
 
 // sendBuffer makes the buffer of what is sent.
