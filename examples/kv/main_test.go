@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gosoftroce/rocev2/rdma"
 	"github.com/gosoftroce/rocev2/internal/testprogram"
+	"github.com/gosoftroce/rocev2/rdma"
 )
 
 // What one process puts another one gets, also when many write at once.
