@@ -24,7 +24,6 @@ const udpLen = 8
 type sealing struct {
 	port  uint16             // of the link
 	batch *transport.TxBatch // of sealed packets; nil: there was none
-	first int                // of the caller's batch, the packet that batch begins with
 	view  transport.TxBatch
 	fail  transport.SendError
 
