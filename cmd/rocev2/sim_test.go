@@ -382,7 +382,7 @@ func TestSimOutputFails(t *testing.T) {
 // fit.
 func TestSimMergeFlags(t *testing.T) {
 	t.Parallel()
-	for _, args := range []string{"--seeds 1-3", "--out x", "--set a.b=1", "--jobs 2", "--shard 1/2", "--seed 3", "--progress"} {
+	for _, args := range []string{"--seeds 1-3", "--set a.b=1", "--jobs 2", "--shard 1/2", "--seed 3", "--progress"} {
 		if code, _, errs := runSim(t, append([]string{"--merge", "x"}, strings.Fields(args)...)...); code != exitUsage || !strings.Contains(errs, "--merge plays none") {
 			t.Errorf("sim --merge x %s: exit status %d: %s", args, code, errs)
 		}

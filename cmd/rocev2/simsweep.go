@@ -264,10 +264,11 @@ func endLine(file *os.File) error {
 	}
 }
 
-// merge merges runs. It takes no flags but those of how records are shown.
+// merge merges runs. It takes no flags but those of how and where they are
+// shown.
 func (f *simFlags) merge(cmd *cobra.Command, out io.Writer, names []string) (err error) {
 	cmd.Flags().Visit(func(f *pflag.Flag) {
-		if !slices.Contains([]string{"merge", "json", "allow-failures"}, f.Name) {
+		if !slices.Contains([]string{"merge", "json", "allow-failures", "out"}, f.Name) {
 			err = usagef("--%s is for runs, and --merge plays none", f.Name)
 		}
 	})
