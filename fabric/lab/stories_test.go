@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"strings"
 	"testing"
 )
 
@@ -78,5 +79,25 @@ func TestStoryOfALongWay(t *testing.T) {
 	}
 	if back := story(t, "wan", [2]string{"adapter.recovery", "go-back-n"}).LastUs; back < 512*trip*.99 || back > 512*trip*1.2 {
 		t.Errorf("128 packets in a round trip of 20 ms: %.0f us", back)
+	}
+}
+
+// One iteration has no time between two.
+func TestComputeOfOneIteration(t *testing.T) {
+	t.Parallel()
+	text, err := Text("slow-nic")
+	if err == nil {
+		text, err = Set(text, "traffic.0.iterations", "1")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s, err := Parse(text); err == nil {
+		_, err = Run(t.Context(), s)
+		if err == nil || !strings.Contains(err.Error(), "2 or more") {
+			t.Errorf("compute with one iteration: %v", err)
+		}
+	} else if !strings.Contains(err.Error(), "2 or more") {
+		t.Errorf("compute with one iteration: %v", err)
 	}
 }
