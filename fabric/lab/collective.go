@@ -57,7 +57,7 @@ func (r *run) collective(tn *tenant, t *Traffic, hosts []int) error {
 	case all > mostRounds/int64(c.iterations):
 		return fmt.Errorf("%d ranks have %d messages in all, %d times: at most %d can be played", n, all, c.iterations, mostRounds)
 	case t.Compute > 0 && c.iterations == 1:
-		return errors.New("compute is the time between two iterations: set iterations")
+		return errors.New("compute is the time between two iterations: set iterations, to 2 or more")
 	}
 	c.flow = tn.flow(hosts[0], hosts[n-1], bytes, t.Start, 0)
 	c.waits = func(rank int, h held) string {

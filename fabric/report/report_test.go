@@ -230,7 +230,7 @@ func TestSweepReport(t *testing.T) {
 	read(t, write(nil))
 	var many []*sweep.Record
 	for i := range 100 {
-		many = append(many, &sweep.Record{Run: i, Of: 100, Settings: map[string]string{"seed": strconv.Itoa(1000 + i)}, Result: &lab.Summary{LastUs: float64(i + 1)}})
+		many = append(many, &sweep.Record{Run: i, Of: 100, Settings: map[string]string{"seed": strconv.Itoa(1000 + i)}, Result: &lab.Summary{Completed: 1, LastUs: float64(i + 1)}})
 	}
 	if found := read(t, write(many)); found.elements["table"] != 64+63 || found.elements["svg"] != 1 || !strings.Contains(found.text, "The first 64 of 100 combinations") {
 		t.Errorf("of 100 combinations: %v", found.elements)

@@ -37,6 +37,8 @@ func WriteRun(w io.Writer, r *lab.Result, text []byte, files []string) error {
 	p.heading("What came out")
 	p.table("Of the whole run", nil, facts(r, &s))
 	p.table("Slowdown by the size of flows: how many times as long as alone they took", []string{"flows", "number", "mean", "median", "95 %", "99 %", "most"}, bands(&s))
+	header, rows := traffics(&s)
+	p.table("What each traffic has come to", header, rows)
 	p.figures(r, files)
 	p.flows(r)
 	p.ports(r)

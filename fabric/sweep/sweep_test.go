@@ -229,12 +229,45 @@ func TestTableNamesWhatIsWrong(t *testing.T) {
 	var b bytes.Buffer
 	err := Table(&b, []*Record{
 		{Run: 0, Seed: 1, Error: "no room"},
-		{Run: 1, Seed: 2, Result: &lab.Summary{Early: "the limit", LastUs: 3}},
+		{Run: 1, Seed: 2, Result: &lab.Summary{Early: "the limit", Completed: 1, LastUs: 3}},
 	})
 	for _, want := range []string{"seed 1: not played: no room", "seed 2: ended early: the limit", "1 runs", "last flow, us"} {
 		if !strings.Contains(b.String(), want) || err != nil {
 			t.Errorf("%v: there is no %q in\n%s", err, want, b.String())
 		}
+	}
+}
+
+// A run in which no flow has completed says nothing of how long flows take. As
+// a 0 it would be the fastest of all.
+func TestNoFlowCompleted(t *testing.T) {
+	t.Parallel()
+	completed := &lab.Summary{Completed: 1, LastUs: 3, Slowdown: lab.Spread{N: 1, Mean: 2}}
+	hung := &lab.Summary{Unfinished: 1, Early: "the limit"}
+	groups, _ := Compare([]*Record{
+		{Run: 0, Seed: 1, Settings: map[string]string{"x": "a"}, Result: completed},
+		{Run: 1, Seed: 1, Settings: map[string]string{"x": "b"}, Result: hung},
+		{Run: 2, Seed: 2, Settings: map[string]string{"x": "a"}, Result: hung},
+		{Run: 3, Seed: 2, Settings: map[string]string{"x": "b"}, Result: hung},
+	})
+	has := func(all []Measure, name string) []float64 {
+		for _, m := range all {
+			if m.Name == name {
+				return m.Values
+			}
+		}
+		return nil
+	}
+	if len(groups) != 2 {
+		t.Fatalf("%d groups", len(groups))
+	}
+	for _, name := range []string{"last flow, us", "slowdown, mean"} {
+		if a, b, ratios := has(groups[0].Measures, name), has(groups[1].Measures, name), has(groups[1].Ratios, name); len(a) != 1 || a[0] == 0 || b != nil || ratios != nil {
+			t.Errorf("%s: %v, and %v where none has completed; ratios %v", name, a, b, ratios)
+		}
+	}
+	if got := has(groups[1].Measures, "flows unfinished"); len(got) != 2 {
+		t.Errorf("flows unfinished: %v", got)
 	}
 }
 

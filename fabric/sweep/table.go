@@ -11,29 +11,35 @@ import (
 	"github.com/gosoftroce/rocev2/fabric/lab"
 )
 
-// measures are what a table has of each run. Those that are 0 in all runs are
-// left out.
-var measures = []struct {
-	name string
-	of   func(*lab.Summary) float64
-}{
-	{"last flow, us", func(s *lab.Summary) float64 { return s.LastUs }},
-	{"slowdown, mean", func(s *lab.Summary) float64 { return s.Slowdown.Mean }},
-	{"slowdown, p50", func(s *lab.Summary) float64 { return s.Slowdown.P50 }},
-	{"slowdown, p95", func(s *lab.Summary) float64 { return s.Slowdown.P95 }},
-	{"slowdown, p99", func(s *lab.Summary) float64 { return s.Slowdown.P99 }},
-	{"rate, Gb/s", func(s *lab.Summary) float64 { return s.Rate }},
-	{"Jain", func(s *lab.Summary) float64 { return s.Jain }},
-	{"dropped", func(s *lab.Summary) float64 { return float64(s.Dropped) }},
-	{"sent again", func(s *lab.Summary) float64 { return float64(s.Retransmits) }},
-	{"timeouts", func(s *lab.Summary) float64 { return float64(s.Timeouts) }},
-	{"pauses", func(s *lab.Summary) float64 { return float64(s.Pauses) }},
-	{"marks", func(s *lab.Summary) float64 { return float64(s.Marks) }},
-	{"window cuts", func(s *lab.Summary) float64 { return float64(s.WindowCuts) }},
-	{"rate cuts", func(s *lab.Summary) float64 { return float64(s.RateCuts) }},
-	{"longest queue, B", func(s *lab.Summary) float64 { return float64(s.LongestByte) }},
-	{"flows failed", func(s *lab.Summary) float64 { return float64(s.Failed) }},
-	{"flows unfinished", func(s *lab.Summary) float64 { return float64(s.Unfinished) }},
+// measure is what a table has of each run. One of completed flows is 0 where
+// none has completed: that is no measurement, and would look like the fastest.
+type measure struct {
+	name      string
+	of        func(*lab.Summary) float64
+	completed bool // it is of completed flows
+}
+
+func (m *measure) measured(s *lab.Summary) bool { return !m.completed || s.Completed > 0 }
+
+// measures are those of a table. Those that are 0 in all runs are left out.
+var measures = []measure{
+	{"last flow, us", func(s *lab.Summary) float64 { return s.LastUs }, true},
+	{"slowdown, mean", func(s *lab.Summary) float64 { return s.Slowdown.Mean }, true},
+	{"slowdown, p50", func(s *lab.Summary) float64 { return s.Slowdown.P50 }, true},
+	{"slowdown, p95", func(s *lab.Summary) float64 { return s.Slowdown.P95 }, true},
+	{"slowdown, p99", func(s *lab.Summary) float64 { return s.Slowdown.P99 }, true},
+	{"rate, Gb/s", func(s *lab.Summary) float64 { return s.Rate }, false},
+	{"Jain", func(s *lab.Summary) float64 { return s.Jain }, false},
+	{"dropped", func(s *lab.Summary) float64 { return float64(s.Dropped) }, false},
+	{"sent again", func(s *lab.Summary) float64 { return float64(s.Retransmits) }, false},
+	{"timeouts", func(s *lab.Summary) float64 { return float64(s.Timeouts) }, false},
+	{"pauses", func(s *lab.Summary) float64 { return float64(s.Pauses) }, false},
+	{"marks", func(s *lab.Summary) float64 { return float64(s.Marks) }, false},
+	{"window cuts", func(s *lab.Summary) float64 { return float64(s.WindowCuts) }, false},
+	{"rate cuts", func(s *lab.Summary) float64 { return float64(s.RateCuts) }, false},
+	{"longest queue, B", func(s *lab.Summary) float64 { return float64(s.LongestByte) }, false},
+	{"flows failed", func(s *lab.Summary) float64 { return float64(s.Failed) }, false},
+	{"flows unfinished", func(s *lab.Summary) float64 { return float64(s.Unfinished) }, false},
 }
 
 // group is the runs of one combination of settings, by seed.
@@ -43,7 +49,8 @@ type group struct {
 }
 
 // Group is the runs of one combination of settings. Measures that are 0 in all
-// runs of all groups are left out.
+// runs of all groups are left out, and so are those of completed flows where a
+// group has none.
 type Group struct {
 	Name     string
 	Runs     int
@@ -80,7 +87,9 @@ func Compare(records []*Record) (all []Group, notes []string) {
 		for _, m := range measures {
 			var values []float64
 			for _, s := range g.runs {
-				values = append(values, m.of(s))
+				if m.measured(s) {
+					values = append(values, m.of(s))
+				}
 			}
 			if used(groups, m.of) && len(values) > 0 {
 				x.Measures = append(x.Measures, newMeasure(m.name, values))
@@ -104,7 +113,7 @@ func (x *Group) compare(first, g *group) {
 	for _, m := range measures {
 		var ratios []float64
 		for seed, s := range g.runs {
-			if f := first.runs[seed]; f != nil && m.of(f) != 0 {
+			if f := first.runs[seed]; f != nil && m.of(f) != 0 && m.measured(s) {
 				ratios = append(ratios, m.of(s)/m.of(f))
 			}
 		}
