@@ -67,9 +67,22 @@ func Server(ctx context.Context, c Conn, config *tls.Config) (tls.ConnectionStat
 }
 
 // minimal is a configuration without what has no use here: older versions, and
-// tickets, which would come when TLS has done its work.
+// tickets, which would come when TLS has done its work. So are those that it
+// chooses for single clients.
 func minimal(config *tls.Config) *tls.Config {
 	config = config.Clone()
+	if choose := config.GetConfigForClient; choose != nil {
+		config.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+			chosen, err := choose(hello)
+			if err != nil || chosen == nil {
+				return nil, err
+			}
+			chosen = chosen.Clone()
+			chosen.MinVersion = tls.VersionTLS13
+			chosen.SessionTicketsDisabled = true
+			return chosen, nil
+		}
+	}
 	config.MinVersion = tls.VersionTLS13
 	config.SessionTicketsDisabled = true
 	return config
