@@ -289,6 +289,9 @@ func (l *Listener) Close() error {
 	err := error(&net.OpError{Op: "close", Net: Network, Addr: l.Addr(), Err: net.ErrClosed})
 	l.close.Do(func() {
 		err = l.cm.Close()
+		if l.cfg.TLS != nil {
+			l.secures.End()
+		}
 		l.end()
 	})
 	return err
