@@ -173,13 +173,18 @@ func (h *Halves) Receipt(buf []byte) (n int, first, last rocev2.PSN) {
 
 // reorder has the halves keep packets after gaps in p from now on.
 func (h *Halves) reorder(p *Pool) {
+	h.DiscardHeld()
+	h.c.Pool = p
+}
+
+// DiscardHeld drops what the reorder buffers hold, as if it had been lost.
+func (h *Halves) DiscardHeld() {
 	if h.req != nil {
 		h.req.DiscardHeld()
 	}
 	if h.resp != nil {
 		h.resp.DiscardHeld()
 	}
-	h.c.Pool = p
 }
 
 // Held returns the number of packets that the reorder buffers hold now.

@@ -38,7 +38,7 @@ type Dialer struct {
 	TLS *tls.Config
 
 	// PrivateData is for the listener, at most 40 bytes; 56 if Foreign. It
-	// goes in clear.
+	// goes in clear, and is not authenticated, also with TLS.
 	PrivateData []byte
 
 	// Foreign says that the listener does not speak the protocol of this

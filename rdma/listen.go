@@ -337,6 +337,9 @@ func (l *Listener) Close() error {
 	if l.cm != nil {
 		l.cm.Close()
 	}
+	if l.cfg.TLS != nil {
+		l.secures.End()
+	}
 	var wg sync.WaitGroup
 	for c := range open {
 		wg.Go(func() { c.Close() })

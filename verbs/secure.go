@@ -60,6 +60,11 @@ var ErrNotSealing = errors.New("the device cannot seal packets: open it with Con
 // The associations end with the queue pair's connection, that is when it goes
 // back to RESET or is closed. Keys of the latest of them stay for a while, to
 // repeat last acknowledgements.
+//
+// A key is for one connection and one direction: with another beginning AES-GCM
+// has initialization vectors twice, which discloses its packets. With the same
+// SPI that is refused as long as the key stays; after that, and with another
+// peer, it is the program's to see to it.
 type Sealing struct {
 	core *hca.QP
 	link *psp.Link
@@ -103,11 +108,7 @@ func (s *Sealing) SPI(generation uint8) uint32 {
 // Accept has the queue pair, which is connected, open packets that its peer
 // seals with a, and take none in clear after the first one.
 func (s *Sealing) Accept(a Association) error {
-	err := s.begin(&a, false)
-	if err == nil {
-		err = s.core.Accept()
-	}
-	if err != nil {
+	if err := s.begin(&a, false, s.core.Accept); err != nil {
 		return fmt.Errorf("verbs: queue pair %v, accept packets of %v: %w", s.core.QPN(), a, err)
 	}
 	return nil
@@ -117,11 +118,7 @@ func (s *Sealing) Accept(a Association) error {
 // a from now on. Its peer has accepted a before, and this side what its peer
 // will seal with.
 func (s *Sealing) Seal(a Association) error {
-	err := s.begin(&a, true)
-	if err == nil {
-		err = s.core.Seal(a.SPI)
-	}
-	if err != nil {
+	if err := s.begin(&a, true, func() error { return s.core.Seal(a.SPI) }); err != nil {
 		return fmt.Errorf("verbs: queue pair %v, seal packets with %v: %w", s.core.QPN(), a, err)
 	}
 	return nil
@@ -147,12 +144,15 @@ func (s *Sealing) State() Security { return s.core.Security() }
 // has done its work after some 2^28.
 func (s *Sealing) Sealed(spi uint32) uint64 { return s.link.Sealed(s.core.Attr().AV.DGID, spi) }
 
-// begin begins an association.
-func (s *Sealing) begin(a *Association, sends bool) error {
+// begin begins an association, which use has the queue pair use. Of an error
+// nothing is left.
+func (s *Sealing) begin(a *Association, sends bool, use func() error) error {
 	key, err := format.NewKey(a.Version, a.Key)
 	switch {
 	case err != nil:
 		return err
+	case s.core.Closed():
+		return ErrClosed
 	case !s.core.Attr().AV.DGID.IsValid():
 		return errors.New("the queue pair is not connected")
 	case s.core.Attr().PathMTU > s.link.MTU(s.core.Attr().AV.DGID):
@@ -161,18 +161,28 @@ func (s *Sealing) begin(a *Association, sends bool) error {
 	case !sends && QPN(a.SPI)&MulticastQPN != s.core.QPN():
 		return errors.New("the low 24 bits of the SPI are not the number of the queue pair: see Sealing.SPI")
 	}
-	one := sealed{s.link, s.core.Attr().AV.DGID, a.SPI, sends}
+	one := sealed{s.link, s.core.Attr().AV.DGID, a.SPI, sends, key}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	err = one.begin(key)
-	if errors.Is(err, psp.ErrTaken) && s.dev.forget(one) { // of a queue pair that has had the number
-		err = one.begin(key)
+	if err = one.begin(); errors.Is(err, psp.ErrTaken) { // maybe of a queue pair that has had the number
+		if err = s.dev.forget(&one, err); err == nil {
+			err = one.begin()
+		}
 	}
-	if err == nil {
-		s.all = append(s.all, one)
+	if err != nil {
+		return err
 	}
-	return err
+	if err = use(); err != nil {
+		one.end()
+		return err
+	}
+	s.all = append(s.all, one)
+	return nil
 }
+
+// errKeyUsed is why an association has no new beginning: its packets would have
+// the initialization vectors of others, and packets of the first would be new.
+var errKeyUsed = errors.New("the key has sealed packets with this SPI for a queue pair that has gone: each connection needs keys of its own")
 
 // reset has the associations end.
 func (s *Sealing) reset() {
@@ -189,13 +199,14 @@ type sealed struct {
 	peer  netip.Addr
 	spi   uint32
 	sends bool
+	key   *format.Key
 }
 
-func (a *sealed) begin(key *format.Key) error {
+func (a *sealed) begin() error {
 	if a.sends {
-		return a.link.Seal(a.peer, a.spi, key)
+		return a.link.Seal(a.peer, a.spi, a.key)
 	}
-	return a.link.Accept(a.peer, a.spi, key)
+	return a.link.Accept(a.peer, a.spi, a.key)
 }
 
 func (a *sealed) end() {
@@ -247,20 +258,23 @@ func (s *seals) retire(ended []sealed) {
 	}
 }
 
-// forget ends an association of a queue pair that has gone, and reports whether
-// there was one like a.
-func (s *seals) forget(a sealed) bool {
+// forget ends an association of a queue pair that has gone, like a but with
+// another key. It returns taken if there is none.
+func (s *seals) forget(a *sealed, taken error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	i := slices.IndexFunc(s.gone, func(g sealed) bool {
 		return g.link == a.link && g.spi == a.spi && g.sends == a.sends && (!a.sends || g.peer == a.peer)
 	})
-	if i < 0 {
-		return false
+	switch {
+	case i < 0:
+		return taken
+	case s.gone[i].key.Same(a.key):
+		return errKeyUsed
 	}
 	s.gone[i].end()
 	s.gone = slices.Delete(s.gone, i, i+1)
-	return true
+	return nil
 }
 
 // SealedMTU returns the largest path MTU with which sealed packets reach a

@@ -106,8 +106,8 @@ func (in *receiver) deliver(now clock.Time, r *Ready, d *transport.RxPacket, q *
 		in.counters.Device[why]++
 		return false
 	}
-	if d.SPI != 0 {
-		q.security = SecuritySealed
+	if d.SPI != 0 && q.security != SecuritySealed {
+		q.onlySealed()
 	}
 	var kept uint64
 	if !q.portVerified {

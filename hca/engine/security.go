@@ -41,6 +41,14 @@ func (q *QP) Seal(e *Engine, spi uint32) {
 		HopLimit: p.HopLimit, FlowLabel: p.FlowLabel, Slot: p.Slot, SPI: spi})
 }
 
+// onlySealed has q, which was sent a sealed packet, take no others any more.
+// What has come in clear, and waits for packets before it, anyone may have made
+// up: it goes.
+func (q *QP) onlySealed() {
+	q.security = SecuritySealed
+	q.core.Halves().DiscardHeld()
+}
+
 // spi returns with which security association packets of q leave, 0 in clear.
 func (q *QP) spi() uint32 {
 	if q.security == SecurityClear || q.path == nil {

@@ -2,7 +2,6 @@ package rdmanet
 
 import (
 	"context"
-	"crypto/tls"
 	"net"
 	"sync"
 	"time"
@@ -42,7 +41,7 @@ type Conn struct {
 	parted  chan struct{}      // nil before Close, if it was not asked for
 	stop    *interrupt         // of the leader; nil before one leads
 
-	secured *tls.ConnectionState // nil: the connection is in clear
+	secured *secured // nil: the connection is in clear
 
 	readBy, writeBy, lingerBy deadline
 	alive                     keepAlive
@@ -78,16 +77,6 @@ func (c *Conn) RemoteAddr() net.Addr { return c.link.RemoteAddr() }
 
 // QP returns the queue pair of the connection, for its counters and attributes.
 func (c *Conn) QP() *verbs.QP { return c.ep.qp }
-
-// ConnectionState returns what the handshake of a secured connection has shown,
-// such as the certificates of the peer. It reports false for a connection that
-// is not secured.
-func (c *Conn) ConnectionState() (tls.ConnectionState, bool) {
-	if c.secured == nil {
-		return tls.ConnectionState{}, false
-	}
-	return *c.secured, true
-}
 
 // SetDeadline sets both deadlines, as net.Conn has it.
 func (c *Conn) SetDeadline(t time.Time) error { return c.setDeadlines(t, &c.readBy, &c.writeBy) }

@@ -131,12 +131,9 @@ func (d *Dialer) dialOne(ctx context.Context, remote netip.AddrPort, address str
 		return nil, err
 	}
 	if d.TLS != nil {
-		state, err := secure.Client(ctx, secure.Conn{Conn: c, QP: c.ep.qp}, d.TLS, address)
-		if err != nil {
-			c.Close()
+		if err := d.secure(ctx, c, address); err != nil {
 			return nil, err
 		}
-		c.secured = &state
 	}
 	return c, nil
 }
@@ -168,7 +165,11 @@ func (d *Dialer) dialOn(ctx context.Context, u use, remote netip.AddrPort, o Opt
 		ep.close()
 		return nil, err
 	}
-	return newConn(ep, cmLink{l, u}, o, &peer), nil
+	c := newConn(ep, cmLink{l, u}, o, &peer)
+	if d.TLS != nil {
+		c.secured = greeted(&block, &peer)
+	}
+	return c, nil
 }
 
 // use is the use of a device, by a connection or a listener.

@@ -194,17 +194,6 @@ func (l *Listener) secure(ctx context.Context, r *cm.Request) (*Conn, error) {
 	return l.handshake(ctx, c)
 }
 
-// handshake secures a connection, or closes it.
-func (l *Listener) handshake(ctx context.Context, c *Conn) (*Conn, error) {
-	state, err := secure.Server(ctx, secure.Conn{Conn: c, QP: c.ep.qp}, l.cfg.TLS)
-	if err != nil {
-		c.Close()
-		return nil, err
-	}
-	c.secured = &state
-	return c, nil
-}
-
 // take accepts a request, or rejects it and returns nil.
 func (l *Listener) take(ctx context.Context, r *cm.Request) *Conn {
 	peer, err := rsocket.ParseBlock(r.PrivateData())
@@ -270,7 +259,11 @@ func (l *Listener) accept(ctx context.Context, r *cm.Request, peer *rsocket.Bloc
 		u.end()
 		return nil, err
 	}
-	return newConn(ep, acceptedLink{cmLink{c, u}, l}, l.cfg.Options, peer), nil
+	made := newConn(ep, acceptedLink{cmLink{c, u}, l}, l.cfg.Options, peer)
+	if l.cfg.TLS != nil {
+		made.secured = greeted(peer, &block)
+	}
+	return made, nil
 }
 
 // acceptedLink is a link that counts among those of a listener.
@@ -289,6 +282,9 @@ func (l *Listener) Close() error {
 	err := error(&net.OpError{Op: "close", Net: Network, Addr: l.Addr(), Err: net.ErrClosed})
 	l.close.Do(func() {
 		err = l.cm.Close()
+		if l.cfg.TLS != nil {
+			l.secures.End()
+		}
 		l.end()
 	})
 	return err

@@ -2,6 +2,7 @@ package rdmanet
 
 import (
 	"bytes"
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -12,6 +13,7 @@ import (
 	"math/big"
 	"net"
 	"net/http"
+	"net/netip"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -138,6 +140,43 @@ func TestSecuredOnABadPath(t *testing.T) {
 				t.Fatalf("%d of %d bytes have come back: %v", len(got), len(sent), err)
 			}
 			must(t, c.Close())
+		}
+		must(t, l.Close())
+		time.Sleep(time.Minute)
+	})
+}
+
+// TestChangedGreeting has the two sides see different greetings, as where an
+// attacker has changed where a ring lies: nothing opens, and no program gets
+// the connection.
+func TestChangedGreeting(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l, at, d := secureSides(t, fabric.Config{})
+		got := make(chan net.Conn, 1)
+		go func() {
+			if c, err := l.Accept(); err == nil {
+				got <- c
+			}
+		}()
+		o, err := d.Options.withDefaults()
+		must(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		c, err := d.dialOn(ctx, use{dev: d.Device}, netip.MustParseAddrPort(at), o)
+		must(t, err)
+		c.secured.greeting[3] ^= 1
+		if err := d.secure(ctx, c, at); err == nil {
+			t.Error("the connection is there, though the sides have seen different greetings")
+		}
+		time.Sleep(time.Minute)
+		select {
+		case <-got:
+			t.Error("the listener's program has it")
+		default:
+		}
+		if s := d.Device.SealCounters(); s.Forged == 0 {
+			t.Errorf("%+v", s)
 		}
 		must(t, l.Close())
 		time.Sleep(time.Minute)

@@ -2,6 +2,7 @@ package secure
 
 import (
 	"context"
+	"slices"
 	"sync"
 )
 
@@ -14,21 +15,25 @@ type Queue[R, C any] struct {
 
 	start sync.Once
 	done  chan C
+	room  chan struct{}
 	fail  error         // why there is no request any more
 	over  chan struct{} // closed then
+
+	ctx context.Context // of Accept
+	end context.CancelFunc
+
+	mu   sync.Mutex
+	busy []*context.CancelFunc // of handshakes under way, the oldest first
 }
 
 // most is how many handshakes there are at once, connections that the program
-// has not taken included.
+// has not taken included. Beyond that the oldest handshake makes room.
 const most = 256
 
 // Next returns the next connection that is secured, or the error of Request, or
 // that of ctx.
 func (q *Queue[R, C]) Next(ctx context.Context) (c C, err error) {
-	q.start.Do(func() {
-		q.done, q.over = make(chan C), make(chan struct{})
-		go q.run()
-	})
+	q.begin()
 	select {
 	case c = <-q.done:
 		return c, nil
@@ -39,32 +44,81 @@ func (q *Queue[R, C]) Next(ctx context.Context) (c C, err error) {
 	}
 }
 
+// End ends the handshakes, and closes connections that the program has not
+// taken. The caller has Request return an error from then on.
+func (q *Queue[R, C]) End() {
+	q.begin()
+	q.end()
+}
+
+func (q *Queue[R, C]) begin() {
+	q.start.Do(func() {
+		q.done, q.over, q.room = make(chan C), make(chan struct{}), make(chan struct{}, most)
+		q.ctx, q.end = context.WithCancel(context.Background())
+		go q.run()
+	})
+}
+
 // run accepts connections until there are no requests any more.
 func (q *Queue[R, C]) run() {
 	var all sync.WaitGroup
-	room := make(chan struct{}, most)
-	ctx, cancel := context.WithCancel(context.Background())
 	for {
-		room <- struct{}{}
-		r, err := q.Request(ctx)
+		r, err := q.Request(context.Background())
 		if err != nil {
 			q.fail = err
 			break
 		}
+		entered := q.enter()
 		all.Go(func() {
-			defer func() { <-room }()
-			c, err := q.Accept(ctx, r)
-			if err != nil {
-				return
-			}
-			select {
-			case q.done <- c:
-			case <-ctx.Done():
-				q.Close(c)
+			q.one(r)
+			if entered {
+				<-q.room
 			}
 		})
 	}
-	cancel()
+	q.end()
 	all.Wait()
 	close(q.over)
+}
+
+// enter waits for room. It reports false if the queue has ended.
+func (q *Queue[R, C]) enter() bool {
+	select {
+	case q.room <- struct{}{}:
+		return true
+	default:
+	}
+	q.mu.Lock()
+	if len(q.busy) > 0 {
+		(*q.busy[0])()
+	}
+	q.mu.Unlock()
+	select {
+	case q.room <- struct{}{}:
+		return true
+	case <-q.ctx.Done():
+		return false
+	}
+}
+
+// one has the handshake of a request, and waits for the program to take the
+// connection.
+func (q *Queue[R, C]) one(r R) {
+	ctx, cancel := context.WithCancel(q.ctx)
+	defer cancel()
+	q.mu.Lock()
+	q.busy = append(q.busy, &cancel)
+	q.mu.Unlock()
+	c, err := q.Accept(ctx, r)
+	q.mu.Lock()
+	q.busy = slices.DeleteFunc(q.busy, func(b *context.CancelFunc) bool { return b == &cancel })
+	q.mu.Unlock()
+	if err != nil {
+		return
+	}
+	select {
+	case q.done <- c:
+	case <-q.ctx.Done():
+		q.Close(c)
+	}
 }

@@ -16,13 +16,15 @@
 // program has the connection. Nothing falls back to packets in clear.
 //
 // Each direction has a key: TLS exports a master key of the PSP Security
-// Protocol (RFC 8446 7.5, label "EXPORTER-rocev2-psp", a context of 4 bytes of
-// 0, and 1 for packets to the side that has dialled, else 0), from which the
-// key of an SPI is derived. The SPI is the number of the queue pair.
+// Protocol (RFC 8446 7.5, label "EXPORTER-rocev2-psp"), from which the key of
+// an SPI is derived. Its context is 4 bytes of 0; 1 for packets to the side
+// that has dialled, else 0; and the SHA-256 of the greetings, where they count
+// (Conn.Greeting). The SPI is the number of the queue pair.
 package secure
 
 import (
 	"context"
+	"crypto/sha256"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -47,6 +49,10 @@ type Conn struct {
 	net.Conn
 	QP   *verbs.QP    // connected; of a device with verbs.Config.Sealing
 	Open func() error // lets the peer do what it is to do; nil: nothing more
+
+	// Greeting is what both sides have said in clear before, the same on
+	// both. Keys depend on it: if it was changed on the way nothing opens.
+	Greeting []byte
 }
 
 // Client secures a connection that was dialled. Where the configuration names
@@ -67,9 +73,22 @@ func Server(ctx context.Context, c Conn, config *tls.Config) (tls.ConnectionStat
 }
 
 // minimal is a configuration without what has no use here: older versions, and
-// tickets, which would come when TLS has done its work.
+// tickets, which would come when TLS has done its work. So are those that it
+// chooses for single clients.
 func minimal(config *tls.Config) *tls.Config {
 	config = config.Clone()
+	if choose := config.GetConfigForClient; choose != nil {
+		config.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+			chosen, err := choose(hello)
+			if err != nil || chosen == nil {
+				return nil, err
+			}
+			chosen = chosen.Clone()
+			chosen.MinVersion = tls.VersionTLS13
+			chosen.SessionTicketsDisabled = true
+			return chosen, nil
+		}
+	}
 	config.MinVersion = tls.VersionTLS13
 	config.SessionTicketsDisabled = true
 	return config
@@ -96,11 +115,11 @@ func (c *Conn) seal(t *tls.Conn, state *tls.ConnectionState, client bool) error 
 	if err != nil {
 		return err
 	}
-	into, err := association(state, s.SPI(0), client)
+	into, err := c.association(state, s.SPI(0), client)
 	if err != nil {
 		return err
 	}
-	from, err := association(state, uint32(c.QP.Query().DestQPN), !client)
+	from, err := c.association(state, uint32(c.QP.Query().DestQPN), !client)
 	if err != nil {
 		return err
 	}
@@ -141,12 +160,13 @@ func (c *Conn) open(s *verbs.Sealing) error {
 const exporterLabel = "EXPORTER-rocev2-psp"
 
 // association returns that of an SPI, for packets in a direction.
-func association(state *tls.ConnectionState, spi uint32, toClient bool) (verbs.Association, error) {
-	var direction [5]byte
+func (c *Conn) association(state *tls.ConnectionState, spi uint32, toClient bool) (verbs.Association, error) {
+	said := sha256.Sum256(c.Greeting)
+	direction := []byte{4: 0}
 	if toClient {
 		direction[4] = 1
 	}
-	secret, err := state.ExportKeyingMaterial(exporterLabel, direction[:], psp.MasterKeyLen)
+	secret, err := state.ExportKeyingMaterial(exporterLabel, append(direction, said[:]...), psp.MasterKeyLen)
 	if err != nil {
 		return verbs.Association{}, fmt.Errorf("derive a key: %w", err)
 	}

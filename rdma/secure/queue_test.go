@@ -1,0 +1,74 @@
+package secure
+
+import (
+	"context"
+	"net"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+)
+
+// testQueue is a queue of numbers, of which those below stalled have a
+// handshake that does not end by itself.
+func testQueue(stalled int, closed *atomic.Int64) (*Queue[int, int], chan int) {
+	requests := make(chan int)
+	return &Queue[int, int]{
+		Request: func(context.Context) (int, error) {
+			if r, ok := <-requests; ok {
+				return r, nil
+			}
+			return 0, net.ErrClosed
+		},
+		Accept: func(ctx context.Context, r int) (int, error) {
+			if r < stalled {
+				<-ctx.Done()
+				return 0, ctx.Err()
+			}
+			return r, nil
+		},
+		Close: func(int) { closed.Add(1) },
+	}, requests
+}
+
+// TestStalledHandshakesMakeRoom has more clients than there is room for begin a
+// handshake, and say nothing more: one that does is served at once.
+func TestStalledHandshakesMakeRoom(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		q, requests := testQueue(2*most, new(atomic.Int64))
+		go func() {
+			for i := range 2*most + 1 {
+				requests <- i
+			}
+		}()
+		if c, err := q.Next(t.Context()); err != nil || c != 2*most {
+			t.Errorf("%d, %v", c, err)
+		}
+		close(requests)
+		q.End()
+	})
+}
+
+// TestEndOfFullQueue ends a queue whose connections the program does not take:
+// they are closed, and nothing goes on.
+func TestEndOfFullQueue(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var closed atomic.Int64
+		q, requests := testQueue(0, &closed)
+		q.begin()
+		for i := range most + 1 {
+			requests <- i
+		}
+		synctest.Wait()
+		close(requests)
+		q.End()
+		<-q.over
+		if _, err := q.Next(t.Context()); err != net.ErrClosed {
+			t.Errorf("after the end: %v", err)
+		}
+		if got := closed.Load(); got != most+1 {
+			t.Errorf("%d of %d connections were closed", got, most+1)
+		}
+	})
+}
