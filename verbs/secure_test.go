@@ -137,7 +137,7 @@ func TestSealed(t *testing.T) {
 
 func sealedTraffic(t *testing.T, v verbs.SealVersion) {
 	a, b := sealedPair(t, fabric.Config{})
-	secret := []byte("what nobody else shall read, whoever sees all packets")
+	secret := []byte("a secret that only the peer may read, also where an attacker sees all packets")
 	write := func() {
 		t.Helper()
 		check(t, a.QP.PostSend(verbs.SendWR{Opcode: verbs.OpWrite, Signaled: true, SGList: fillWith(a.MR, secret), Remote: b.MR.RemoteAt(0)}))

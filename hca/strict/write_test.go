@@ -13,7 +13,7 @@ var write = flag.Bool("write", false, "write the tables of docs/strict.md")
 // to.
 func TestWriteDocumentation(t *testing.T) {
 	if !*write {
-		t.Skip("without -write")
+		t.Skip("it writes the tables of docs/strict.md with -write (go test ./hca/strict -write)")
 	}
 	const file = "../../docs/strict.md"
 	b, err := os.ReadFile(file)

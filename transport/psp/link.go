@@ -3,7 +3,6 @@ package psp
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"net/netip"
 	"sync"
 	"sync/atomic"
@@ -21,9 +20,8 @@ type Link struct {
 	rx       opening
 	counters counts
 
-	changes   sync.Mutex                              // of the maps, which are replaced as a whole
-	receivers atomic.Pointer[map[uint32]*receiver]    // by SPI
-	senders   atomic.Pointer[map[association]*sender] // by the peer, and the SPI that it has chosen
+	receivers table[uint32, receiver]    // by SPI
+	senders   table[association, sender] // by the peer, and the SPI that it has chosen
 }
 
 var _ transport.PlacingLink = (*Link)(nil)
@@ -57,36 +55,34 @@ var (
 func New(inner transport.Link) *Link {
 	l := &Link{Wrapper: transport.Wrapper{Link: inner}}
 	l.tx.port = inner.Capabilities().Port
-	l.receivers.Store(&map[uint32]*receiver{})
-	l.senders.Store(&map[association]*sender{})
 	return l
 }
 
 // Accept has packets from a peer with an SPI opened with a key. It fails with
 // ErrTaken if packets with the SPI are opened already, of any peer.
 func (l *Link) Accept(peer netip.Addr, spi uint32, key *psp.Key) error {
-	return add(l, &l.receivers, spi, &receiver{peer: plain(peer), key: key}, spi)
+	return l.receivers.add(spi, &receiver{peer: plain(peer), key: key}, spi)
 }
 
 // Seal has packets of paths to a peer with an SPI sealed with a key. It fails
 // with ErrTaken if the two have a key: one must not begin to count anew.
 func (l *Link) Seal(peer netip.Addr, spi uint32, key *psp.Key) error {
-	return add(l, &l.senders, association{plain(peer), spi}, &sender{key: key}, spi)
+	return l.senders.add(association{plain(peer), spi}, &sender{key: key}, spi)
 }
 
 // EndAccept ends what Accept has begun: packets with the SPI are dropped.
-func (l *Link) EndAccept(spi uint32) { remove(l, &l.receivers, spi) }
+func (l *Link) EndAccept(spi uint32) { l.receivers.remove(spi) }
 
 // EndSeal ends what Seal has begun: packets of paths with the SPI are an error
 // from then on.
 func (l *Link) EndSeal(peer netip.Addr, spi uint32) {
-	remove(l, &l.senders, association{plain(peer), spi})
+	l.senders.remove(association{plain(peer), spi})
 }
 
 // Sealed returns how many packets were sealed for a peer with an SPI. It is for
 // those who bound what one key does.
 func (l *Link) Sealed(peer netip.Addr, spi uint32) uint64 {
-	if s := (*l.senders.Load())[association{plain(peer), spi}]; s != nil {
+	if s := l.senders.get(association{plain(peer), spi}); s != nil {
 		return s.iv.Load()
 	}
 	return 0
@@ -113,27 +109,40 @@ func (l *Link) SetPlacer(p transport.Placer) {
 // plain is an address as packets have it.
 func plain(a netip.Addr) netip.Addr { return a.Unmap().WithZone("") }
 
-// add puts an association into a map that others read meanwhile.
-func add[K comparable, V any](l *Link, at *atomic.Pointer[map[K]*V], k K, v *V, spi uint32) error {
-	l.changes.Lock()
-	defer l.changes.Unlock()
+// table has associations by what packets say of theirs.
+type table[K comparable, V any] struct {
+	changes atomic.Uint64 // 0: there never was one
+
+	mu sync.RWMutex
+	of map[K]*V
+}
+
+func (t *table[K, V]) get(k K) *V {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.of[k]
+}
+
+func (t *table[K, V]) add(k K, v *V, spi uint32) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	if spi == 0 {
 		return errZero
 	}
-	if (*at.Load())[k] != nil {
+	if t.of[k] != nil {
 		return fmt.Errorf("SPI 0x%08x: %w", spi, ErrTaken)
 	}
-	m := maps.Clone(*at.Load())
-	m[k] = v
-	at.Store(&m)
+	if t.of == nil {
+		t.of = map[K]*V{}
+	}
+	t.of[k] = v
+	t.changes.Add(1)
 	return nil
 }
 
-// remove takes an association out of such a map.
-func remove[K comparable, V any](l *Link, at *atomic.Pointer[map[K]*V], k K) {
-	l.changes.Lock()
-	defer l.changes.Unlock()
-	m := maps.Clone(*at.Load())
-	delete(m, k)
-	at.Store(&m)
+func (t *table[K, V]) remove(k K) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.of, k)
+	t.changes.Add(1)
 }

@@ -20,16 +20,18 @@ type opening struct {
 // association they stay as they are, and the device drops them.
 func (l *Link) Recv(b *transport.RxBatch) (int, error) {
 	n, err := l.Link.Recv(b)
-	all := *l.receivers.Load()
-	if err != nil || len(all) == 0 || !anySealed(b.Packets()) {
+	if err != nil || l.receivers.changes.Load() == 0 || !anySealed(b.Packets()) {
 		return n, err
 	}
 	o := &l.rx
 	if o.keep == nil {
 		o.keep = o.open
 	}
-	o.all, o.count = all, Counters{}
+	l.receivers.mu.RLock()
+	o.all, o.count = l.receivers.of, Counters{}
 	b.Filter(o.keep)
+	o.all = nil
+	l.receivers.mu.RUnlock()
 	l.counters.received(&o.count)
 	return b.Len(), nil
 }

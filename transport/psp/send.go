@@ -28,11 +28,11 @@ type sealing struct {
 	fail  transport.SendError
 
 	// What the latest packets were sealed with.
-	path *transport.Path
-	by   *sender
-	all  *map[association]*sender
-	head psp.Header
-	udp  [udpLen]byte
+	path  *transport.Path
+	by    *sender
+	after uint64 // changes of the senders
+	head  psp.Header
+	udp   [udpLen]byte
 }
 
 // Send seals packets whose paths have an SPI, and passes all to the link
@@ -87,8 +87,9 @@ func (l *Link) sendSealed(b *transport.TxBatch, first int) (last int, err error)
 		if path.SPI == 0 {
 			break
 		}
-		if path != s.path || l.senders.Load() != s.all {
-			s.choose(path, l.senders.Load())
+		if now := l.senders.changes.Load(); path != s.path || now != s.after {
+			s.after = now
+			s.choose(path, l.senders.get(association{path.Dst, path.SPI}))
 		}
 		if s.by == nil {
 			break
@@ -114,10 +115,9 @@ func (l *Link) sendSealed(b *transport.TxBatch, first int) (last int, err error)
 	return last, s.note(l.Link.Send(s.batch), first)
 }
 
-// choose looks up what packets of a path are sealed with.
-func (s *sealing) choose(path *transport.Path, all *map[association]*sender) {
-	s.path, s.all = path, all
-	s.by = (*all)[association{path.Dst, path.SPI}]
+// choose notes what packets of a path are sealed with.
+func (s *sealing) choose(path *transport.Path, by *sender) {
+	s.path, s.by = path, by
 	s.head = psp.Header{Next: psp.UDP, SPI: path.SPI}
 	binary.BigEndian.PutUint16(s.udp[:], cmp.Or(path.SrcPort, s.port))
 	binary.BigEndian.PutUint16(s.udp[2:], path.Port(s.port))
