@@ -3,18 +3,10 @@ package rdma
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"errors"
 	"fmt"
-	"math/big"
-	"net"
 	"net/netip"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -22,74 +14,17 @@ import (
 	"time"
 
 	"github.com/gosoftroce/rocev2/fabric"
+	"github.com/gosoftroce/rocev2/internal/testcable"
+	"github.com/gosoftroce/rocev2/internal/testcert"
 	"github.com/gosoftroce/rocev2/rdma/secure"
 	"github.com/gosoftroce/rocev2/transport"
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
-// authority issues certificates for a test.
-type authority struct {
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-	pool *x509.CertPool
-}
-
-func newAuthority(t testing.TB) *authority {
-	t.Helper()
-	a := &authority{pool: x509.NewCertPool()}
-	c := a.issue(t, "authority", nil)
-	a.cert, a.key = c.Leaf, c.PrivateKey.(*ecdsa.PrivateKey)
-	a.pool.AddCert(a.cert)
-	return a
-}
-
-// issue returns a certificate for a name, and for an address.
-func (a *authority) issue(t testing.TB, name string, addr net.IP) tls.Certificate {
-	t.Helper()
-	key := must1[*ecdsa.PrivateKey](t)(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		BasicConstraintsValid: true, IsCA: a.cert == nil, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
-	}
-	if addr != nil {
-		template.IPAddresses = []net.IP{addr}
-	}
-	parent, by := template, key
-	if a.cert != nil {
-		parent, by = a.cert, a.key
-	}
-	der := must1[[]byte](t)(x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, by))
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: must1[*x509.Certificate](t)(x509.ParseCertificate(der))}
-}
-
-// tapped is the cable of a device, with what is sent.
-type tapped struct {
-	transport.Wrapper
-	mu   sync.Mutex
-	sent [][]byte
-}
-
-func (l *tapped) Send(b *transport.TxBatch) error {
-	err := l.Link.Send(b)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for i := range b.Len() {
-		data, _ := b.Sealed(i)
-		l.sent = append(l.sent, bytes.Clone(data))
-	}
-	return err
-}
-
-func (l *tapped) all() [][]byte {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.Clone(l.sent)
-}
-
 // secureNet is two devices, certificates for both, and a listener on the first.
 type secureNet struct {
 	devs   [2]*verbs.Device
-	cables [2]*tapped
+	cables [2]*testcable.Cable
 	server *tls.Config
 	client *tls.Config
 }
@@ -105,13 +40,13 @@ func newSecureNet(t *testing.T, network fabric.Config) *secureNet {
 	n := &secureNet{}
 	for i, addr := range []string{serverAddr, "192.0.2.2"} {
 		port := must1[*fabric.Port](t)(sw.Attach(netip.MustParseAddr(addr)))
-		n.cables[i] = &tapped{Wrapper: transport.Wrapper{Link: port}}
+		n.cables[i] = testcable.New(port)
 		n.devs[i] = must1[*verbs.Device](t)(verbs.OpenLink(n.cables[i], verbs.Config{Sealing: true}))
 		t.Cleanup(func() { n.devs[i].Close() })
 	}
-	a := newAuthority(t)
-	n.server = &tls.Config{Certificates: []tls.Certificate{a.issue(t, "server", net.ParseIP(serverAddr))}, ClientCAs: a.pool, ClientAuth: tls.RequireAndVerifyClientCert}
-	n.client = &tls.Config{Certificates: []tls.Certificate{a.issue(t, "client", nil)}, RootCAs: a.pool}
+	a := testcert.New(t)
+	n.server = &tls.Config{Certificates: []tls.Certificate{a.Issue(t, "server", serverAddr)}, ClientCAs: a.Pool, ClientAuth: tls.RequireAndVerifyClientCert}
+	n.client = &tls.Config{Certificates: []tls.Certificate{a.Issue(t, "client", "")}, RootCAs: a.Pool}
 	return n
 }
 
@@ -188,7 +123,7 @@ func TestSecured(t *testing.T) {
 		}
 		for i, cable := range n.cables {
 			sealed := 0
-			sent := cable.all()
+			sent := cable.Take()
 			for _, p := range sent {
 				if bytes.Contains(p, secretText[:20]) {
 					t.Fatalf("side %d has sent the secret in clear", i)
@@ -231,7 +166,7 @@ func TestNotSecured(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newSecureNet(t, fabric.Config{})
 		n.listen(t, ListenConfig{TLS: n.server})
-		other := newAuthority(t)
+		other := testcert.New(t)
 		old := n.client.Clone()
 		old.MaxVersion = tls.VersionTLS12
 		for _, c := range []struct {
@@ -240,10 +175,10 @@ func TestNotSecured(t *testing.T) {
 			want   string
 		}{
 			{"no TLS", nil, "secured connections alone"},
-			{"another authority", &tls.Config{RootCAs: other.pool, Certificates: n.client.Certificates}, "certificate signed by unknown authority"},
+			{"another authority", &tls.Config{RootCAs: other.Pool, Certificates: n.client.Certificates}, "certificate signed by unknown authority"},
 			{"another name", &tls.Config{RootCAs: n.client.RootCAs, Certificates: n.client.Certificates, ServerName: "elsewhere"}, "elsewhere"},
 			{"no certificate", &tls.Config{RootCAs: n.client.RootCAs}, "certificate required"},
-			{"a certificate of another authority", &tls.Config{RootCAs: n.client.RootCAs, Certificates: []tls.Certificate{other.issue(t, "client", nil)}}, ""},
+			{"a certificate of another authority", &tls.Config{RootCAs: n.client.RootCAs, Certificates: []tls.Certificate{other.Issue(t, "client", "")}}, ""},
 			{"TLS 1.2", old, "version"},
 		} {
 			conn, err := n.dial(t, c.config)

@@ -27,7 +27,7 @@ func TestClearAheadOfSealed(t *testing.T) {
 			check(t, a.Next(t).Err())
 		}
 		write(0)
-		forged := transport.RxPacket{Data: a.cable.take()[0], Src: addrsOfSealed[0], Dst: addrsOfSealed[1], SrcPort: 4791, ICRC: transport.ICRCVerified}
+		forged := transport.RxPacket{Data: a.cable.Take()[0], Src: addrsOfSealed[0], Dst: addrsOfSealed[1], SrcPort: 4791, ICRC: transport.ICRCVerified}
 		n := uint32(a.QP.Query().SQPSN) + 1
 		forged.Data[9], forged.Data[10], forged.Data[11] = byte(n>>16), byte(n>>8), byte(n)
 		forged.Data[len(forged.Data)-5] ^= 0xff
@@ -38,7 +38,7 @@ func TestClearAheadOfSealed(t *testing.T) {
 		intoA := verbs.Association{SPI: toA, Key: keyOf(toA, verbs.SealGCM128)}
 		intoB := verbs.Association{SPI: toB, Key: keyOf(toB, verbs.SealGCM128)}
 		check(t, errors.Join(sa.Accept(intoA), sb.Accept(intoB)))
-		b.cable.arrive(forged)
+		b.cable.Arrive(forged)
 		time.Sleep(time.Millisecond)
 		synctest.Wait()
 		check(t, errors.Join(sa.Seal(intoB), sb.Seal(intoA)))

@@ -7,73 +7,23 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/gosoftroce/rocev2/fabric"
+	"github.com/gosoftroce/rocev2/internal/testcable"
 	"github.com/gosoftroce/rocev2/transport"
 	"github.com/gosoftroce/rocev2/verbs"
 	"github.com/gosoftroce/rocev2/verbs/verbstest"
 )
-
-// onPath is the cable of a device in the hands of an attacker on the path: it
-// records what is sent, and has packets arrive that it has made up.
-type onPath struct {
-	transport.Wrapper
-	mu     sync.Mutex
-	sent   [][]byte
-	forged []transport.RxPacket
-}
-
-func (l *onPath) Send(b *transport.TxBatch) error {
-	err := l.Link.Send(b)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for i := range b.Len() {
-		data, _ := b.Sealed(i)
-		l.sent = append(l.sent, bytes.Clone(data))
-	}
-	return err
-}
-
-func (l *onPath) Recv(b *transport.RxBatch) (int, error) {
-	if _, err := l.Link.Recv(b); err != nil {
-		return 0, err
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, p := range l.forged {
-		b.AppendCopy(p)
-	}
-	l.forged = nil
-	return b.Len(), nil
-}
-
-// arrive has packets arrive.
-func (l *onPath) arrive(packets ...transport.RxPacket) {
-	l.mu.Lock()
-	l.forged = append(l.forged, packets...)
-	l.mu.Unlock()
-	l.Wake()
-}
-
-// take returns what was sent since the last call.
-func (l *onPath) take() [][]byte {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	sent := l.sent
-	l.sent = nil
-	return sent
-}
 
 var addrsOfSealed = [2]netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")}
 
 // sealedSide is one end of a connection, and its cable.
 type sealedSide struct {
 	verbstest.Side
-	cable *onPath
+	cable *testcable.Cable
 }
 
 // sealedPair returns two connected sides, whose packets are not sealed yet.
@@ -85,7 +35,7 @@ func sealedPair(t *testing.T, n fabric.Config) (a, b *sealedSide) {
 		s := &sealedSide{}
 		port, err := sw.Attach(addr)
 		check(t, err)
-		s.Port, s.cable = port, &onPath{Wrapper: transport.Wrapper{Link: port}}
+		s.Port, s.cable = port, testcable.New(port)
 		s.Dev, err = verbs.OpenLink(s.cable, verbs.Config{Sealing: true})
 		check(t, err)
 		t.Cleanup(func() { check(t, s.Dev.Close()) })
@@ -146,7 +96,7 @@ func sealedTraffic(t *testing.T, v verbs.SealVersion) {
 		check(t, b.Next(t).Err())
 	}
 	visible := func(side *sealedSide) (seen bool) {
-		for _, p := range side.cable.take() {
+		for _, p := range side.cable.Take() {
 			seen = seen || bytes.Contains(p, secret[:16])
 		}
 		return seen
@@ -185,7 +135,7 @@ func sealedTraffic(t *testing.T, v verbs.SealVersion) {
 	if !v.Encrypts() {
 		return
 	}
-	for _, p := range a.cable.take() {
+	for _, p := range a.cable.Take() {
 		if !transport.IsSealed(p) {
 			t.Fatalf("in clear: %x", p)
 		}
@@ -212,10 +162,10 @@ func TestClearIntoSealed(t *testing.T) {
 			check(t, a.Next(t).Err())
 		}
 		write(8)
-		clear := a.cable.take()[0]
+		clear := a.cable.Take()[0]
 		seal(t, a.QP, b.QP, 1, verbs.SealGCM128)
 		write(100_000)
-		sealed := a.cable.take()
+		sealed := a.cable.Take()
 		was := bytes.Clone(b.MR.Bytes())
 		before, stats := b.Dev.Stats().Drops, b.QP.Stats()
 		from := transport.RxPacket{Src: addrsOfSealed[0], Dst: addrsOfSealed[1], SrcPort: 4791, ICRC: transport.ICRCVerified}
@@ -228,13 +178,13 @@ func TestClearIntoSealed(t *testing.T) {
 			n := uint32(psn) + uint32(r.IntN(8)) - 4
 			p.Data[9], p.Data[10], p.Data[11] = byte(n>>16), byte(n>>8), byte(n)
 			p.Data[len(p.Data)-5] ^= 0xff
-			b.cable.arrive(p)
+			b.cable.Arrive(p)
 		}
 		from.ICRC = transport.ICRCSealed
 		for _, data := range sealed {
 			p := from
 			p.Data = data
-			b.cable.arrive(p, p)
+			b.cable.Arrive(p, p)
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()

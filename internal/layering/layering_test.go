@@ -159,6 +159,7 @@ var layers = map[string][]string{
 	"examples/...":      {"verbs", "verbs/verbstest", "rdma/cm", "rdma", "rdma/rdmanet", "fabric", "fabric/event", "fabric/topology", "fabric/worldtest", "transport/..."},
 	"internal/...":      {},
 
+	"internal/testcable": {"transport"},
 	"internal/testforge": {"verbs", "rdma/cm", "rocev2/mad"},
 
 	"internal/pathlength/walk": {"verbs"},

@@ -3,14 +3,9 @@ package rdmanet
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"io"
-	"math/big"
 	"net"
 	"net/http"
 	"net/netip"
@@ -20,40 +15,23 @@ import (
 	"time"
 
 	"github.com/gosoftroce/rocev2/fabric"
+	"github.com/gosoftroce/rocev2/internal/testcert"
 	"github.com/gosoftroce/rocev2/verbs"
 	"github.com/gosoftroce/rocev2/verbs/verbstest"
 )
-
-// certificate returns one that signs itself, for an address, and a pool with
-// it.
-func certificate(t testing.TB, addr string) (tls.Certificate, *x509.CertPool) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	must(t, err)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "server"}, IPAddresses: []net.IP{net.ParseIP(addr)},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), BasicConstraintsValid: true, IsCA: true,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	must(t, err)
-	leaf, err := x509.ParseCertificate(der)
-	must(t, err)
-	pool := x509.NewCertPool()
-	pool.AddCert(leaf)
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pool
-}
 
 // secureSides are two devices on a network, a listener with TLS on one of them,
 // and a dialer on the other.
 func secureSides(t *testing.T, network fabric.Config) (l *Listener, at string, d *Dialer) {
 	t.Helper()
 	a, b := verbstest.Devices(t, verbstest.Config{Network: network, Device: verbs.Config{Sealing: true}})
-	cert, pool := certificate(t, a.Addr().String())
+	authority := testcert.New(t)
+	cert := authority.Issue(t, "server", a.Addr().String())
 	at = net.JoinHostPort(a.Addr().String(), "7471")
 	lc := ListenConfig{Device: a, TLS: &tls.Config{Certificates: []tls.Certificate{cert}}}
 	l, err := lc.Listen(t.Context(), Network, at)
 	must(t, err)
-	return l, at, &Dialer{Device: b, TLS: &tls.Config{RootCAs: pool}}
+	return l, at, &Dialer{Device: b, TLS: &tls.Config{RootCAs: authority.Pool}}
 }
 
 func TestSecured(t *testing.T) {

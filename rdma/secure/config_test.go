@@ -1,31 +1,18 @@
 package secure
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"math/big"
 	"net"
 	"testing"
-	"time"
+
+	"github.com/gosoftroce/rocev2/internal/testcert"
 )
 
 // TestChosenConfig has a client offer TLS 1.2 to a server that chooses a
 // configuration for it which would take that.
 func TestChosenConfig(t *testing.T) {
 	t.Parallel()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	chosen := &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
+	chosen := &tls.Config{Certificates: []tls.Certificate{testcert.New(t).Issue(t, "server", "")}}
 	config := minimal(&tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return chosen, nil }})
 	for version, want := range map[uint16]bool{tls.VersionTLS12: false, tls.VersionTLS13: true} {
 		near, far := net.Pipe()
