@@ -33,7 +33,7 @@ func TestSwitchMistakes(t *testing.T) {
 			t.Errorf("%q: %v; it should say %q", text, err, want)
 		}
 	}
-	if _, err := Parse([]byte("[network]\ntopology = \"pair\"\n[network.switch]\nint = true")); err == nil || !strings.Contains(err.Error(), "it has no routing") {
+	if _, err := Parse([]byte("[network]\ntopology = \"pair\"\n[network.switch]\nint = true")); err == nil || !strings.Contains(err.Error(), "it has no switch, which is a setting of switches") {
 		t.Errorf("a pair with a switch: %v", err)
 	}
 }
