@@ -23,6 +23,7 @@ type Packet struct {
 	At   Time   // when its first bit leaves the port, or its last has come
 	Port string // its name
 	Sent bool   // else it has come
+	Wire int    // bytes on the wire here, with preamble and gap: see network.WireSize
 	// From and To are the ports at the ends of the cable that it is on.
 	From, To End
 
@@ -30,12 +31,17 @@ type Packet struct {
 	Pause     bool
 	Mask, Off uint8
 
+	// A frame of a program, as network.Frame has it: of credits.
+	Frame       bool
+	Type, Class uint8
+	Value       uint64
+
 	// Of another packet:
 	Src, Dst               netip.Addr
 	SrcPort                uint16
 	TrafficClass, HopLimit uint8  // as they are here: 4 × DSCP + ECN
 	Data                   []byte // from the BTH on, as far as there are bytes: what is missing of Length is payload
-	Length                 int    // from the BTH to the pad, without the ICRC, which is not there
+	Length                 int    // from the BTH to the pad, without the ICRC, which is not there; of a packet that a switch has trimmed as before
 }
 
 // End is a port at an end of a cable: of a host, or of a switch.
@@ -122,9 +128,14 @@ func (c *capturer) end(at portRef) End {
 // pass hands a packet over.
 func (c *capturer) pass(x *network.Sight, at, from, to portRef) {
 	p := &c.p
-	*p = Packet{At: Time(x.At), Port: c.name[at], Sent: at == from, Pause: x.Pause, Mask: x.Mask, Off: x.Off}
+	*p = Packet{At: Time(x.At), Port: c.name[at], Sent: at == from, Wire: int(x.Packet.Size), Mask: x.Mask, Off: x.Off}
 	p.From, p.To = c.end(from), c.end(to)
-	if !x.Pause {
+	switch {
+	case x.Pause && x.Mask == 0:
+		p.Frame, p.Type, p.Class, p.Value = true, x.Frame.Type, x.Frame.Class, x.Frame.Value
+	case x.Pause:
+		p.Pause = true
+	default:
 		q := &x.Packet
 		p.Src, p.Dst = adapter.Addr(int(q.Src)), adapter.Addr(int(q.Dst))
 		p.SrcPort, p.TrafficClass, p.HopLimit = q.SrcPort, q.DSCP<<2|q.ECN, q.Hops

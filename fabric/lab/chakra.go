@@ -158,6 +158,9 @@ func (x *execution) matchMessages() error {
 	}
 	for _, key := range keys {
 		from, to := sends[key], receives[key]
+		if err := x.reach(key.from, key.to); err != nil {
+			return err
+		}
 		if len(from) != len(to) {
 			return fmt.Errorf("rank %d has %d sends to rank %d with tag %d, which has %d receives for them", key.from, len(from), key.to, key.tag, len(to))
 		}
@@ -201,7 +204,7 @@ func (x *execution) matched(rank int, n *chakra.Node) (*comm, error) {
 	if rank == least { // it is the first of them here
 		c := &comm{members: g.members, message: x.next}
 		g.comms, g.nodes = append(g.comms, c), append(g.nodes, n)
-		if err := x.planOf(c, g, n); err != nil {
+		if err := join(x.reach(c.members...), x.planOf(c, g, n)); err != nil {
 			return nil, err
 		}
 	}

@@ -68,6 +68,15 @@ func (j *job) connect(from, to int) error {
 	return nil
 }
 
+// reach is that of run, of ranks.
+func (j *job) reach(ranks ...int) error {
+	hosts := make([]int, len(ranks))
+	for i, rank := range ranks {
+		hosts[i] = j.hosts[rank]
+	}
+	return j.r.reach(hosts...)
+}
+
 // received notes a part of a message, and has go on what waits for it.
 func (j *job) received(rank int, message uint32) {
 	at := &j.ranks[rank]

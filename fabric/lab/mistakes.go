@@ -40,8 +40,16 @@ func plainly(err error) error {
 	if !ok {
 		return errors.New(text)
 	}
-	if strings.Contains(where, ".between\"") {
-		want = "is a list of two nodes: between = [\"h0\", \"s3\"]"
+	for key, is := range map[string]string{
+		".between": "is a list of two nodes: between = [\"h0\", \"s3\"]",
+		"\"loss":   "is a list of packets of flows, written [[loss]]; the share that cables lose at random is network.loss",
+		"\"mark":   "is a list of packets of flows, written [[mark]]; from where on switches mark is network.red",
+		".link":    "is a list: write [[network.link]] with two brackets",
+		".class":   "is a list: write [[network.class]] with two brackets",
+	} {
+		if should == "slice" && strings.Contains(where, key+"\"") {
+			want = is
+		}
 	}
 	return fmt.Errorf("%sit %s", where, want)
 }

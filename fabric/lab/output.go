@@ -235,11 +235,22 @@ func (w *sampledFlow) look(s *Samples, f *Flow) {
 	}
 	inFlight, window, rate, rtt := int64(-1), int64(-1), int64(-1), int64(-1)
 	if len(f.conns) > 0 && f.End == 0 {
-		at := qp.FlowOf(f.conns[0].x.Core())
+		at := f.sending()
 		inFlight, window, rate, rtt = int64(at.InFlight), int64(at.Window), int64(at.Rate), at.RTT.Nanoseconds()
 	}
 	w.inFlight.Values, w.window.Values = append(w.inFlight.Values, inFlight), append(w.window.Values, window)
 	w.rate.Values, w.rtt.Values = append(w.rate.Values, rate), append(w.rtt.Values, rtt)
+}
+
+// sending returns how the queue pairs of a flow stand, all together: but for
+// the round trip time, which is that of the first.
+func (f *Flow) sending() qp.Flow {
+	at := qp.FlowOf(f.conns[0].x.Core())
+	for _, c := range f.conns[1:] {
+		more := qp.FlowOf(c.x.Core())
+		at.InFlight, at.Window, at.Rate = at.InFlight+more.InFlight, at.Window+more.Window, at.Rate+more.Rate
+	}
+	return at
 }
 
 // ended notes the counters of a flow whose queue pairs are about to go.

@@ -2,6 +2,7 @@ package lab
 
 import (
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -102,6 +103,24 @@ func TestFlowCounters(t *testing.T) {
 	s.Adapter.Shared = true
 	if f := play(t, s).Flows[0]; f.Counters != nil {
 		t.Errorf("a flow that shares its queue pair has the counters %+v", f.Counters)
+	}
+}
+
+// The window of a flow is that of all its queue pairs, and so is what is in
+// flight.
+func TestSampledQueuePairs(t *testing.T) {
+	t.Parallel()
+	most := func(pairs int) (inFlight, window int64) {
+		s := Scenario{Every: us, Network: Network{Topology: "pair", Delay: 50 * us}, Adapter: Adapter{Control: "static", Window: 64 << 10},
+			Traffic: []Traffic{{Kind: "flow", To: 1, Bytes: 8 << 20, Tenant: Tenant{QueuePairs: pairs}}}}
+		s.Output.Record = true
+		r := play(t, s)
+		return slices.Max(r.Samples.Find("f0", "in_flight_bytes").Values), slices.Max(r.Samples.Find("f0", "window_bytes").Values)
+	}
+	one, window := most(1)
+	inFlight, windows := most(4)
+	if windows != 4*window || inFlight <= one || inFlight > windows {
+		t.Errorf("one queue pair has at most %d of %d bytes in flight, and four %d of %d", one, window, inFlight, windows)
 	}
 }
 

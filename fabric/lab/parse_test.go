@@ -93,6 +93,11 @@ func TestWrongFiles(t *testing.T) {
 		"network = 5":                                         "it is a table: write its name in brackets",
 		"[network]\nred = 5":                                  "line 2 (last key \"network.red\"): it is a table",
 		"traffic = 5":                                         "it is a list",
+		"loss = 0":                                            "it is a list of packets of flows, written [[loss]]; the share that cables lose at random is network.loss",
+		"mark = 5":                                            "it is a list of packets of flows, written [[mark]]; from where on switches mark is network.red",
+		"[network.link]\ncount = 2":                           "write [[network.link]] with two brackets",
+		"[network.class]\ndscp = 2":                           "write [[network.class]] with two brackets",
+		"[network]\ntopology = \"pair\"\nlossy = true":        "line 1: network, pair: it has no lossy, which is a setting of switches",
 		"[[failure]]\nat.x = 5":                               "failure.at",
 		"limit = \"1ms\"\nuntil = \"1ms\"":                    "limit is for a run without until",
 		"[network]\nflowlet_gap = \"1us\"":                    "network.flowlet_gap is for routing = \"flowlet\"",
@@ -107,6 +112,25 @@ func TestWrongFiles(t *testing.T) {
 	} {
 		if _, err := Parse([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v; it should say %q", text, err, want)
+		}
+	}
+}
+
+// Each topology with switches has all settings of switches.
+func TestSettingsOfSwitches(t *testing.T) {
+	t.Parallel()
+	for _, topology := range topologies {
+		for _, set := range []string{"class = [{ dscp = 9, number = 1 }]", "routing = \"spray\"", "up_down = true", "cut_through = true", "lossy = true",
+			"watchdog = \"1ms\"", "buffer = \"1MB\"", "queue_max = \"1MB\"", "alpha = 1", "red = { kmax = \"9KB\" }", "switch = { int = true }"} {
+			name, _, _ := strings.Cut(set, " ")
+			switch _, err := Parse([]byte("[network]\ntopology = \"" + topology + "\"\n" + set)); {
+			case topology == "pair":
+				if err == nil || !strings.HasSuffix(err.Error(), "network, pair: it has no "+name+", which is a setting of switches") {
+					t.Errorf("%s of a pair: %v", name, err)
+				}
+			case err != nil:
+				t.Errorf("%s of %s: %v", name, topology, err)
+			}
 		}
 	}
 }

@@ -38,6 +38,10 @@ type Result struct {
 	Pauses  []Pause
 	LeftOut []string
 
+	// GoBack says, where recovery is go-back-n, of which traffic the window
+	// is larger than what it may have in flight; "" of none.
+	GoBack string
+
 	Unsent int // packets of Scenario.Losses and Marks that no flow has sent
 
 	graph      *topology.Graph
@@ -46,7 +50,7 @@ type Result struct {
 
 func (r *run) result(m *sampler) *Result {
 	res := &Result{Scenario: *r.s, Hosts: int(r.g.Hosts()), End: Time(r.net.Now()), Digest: r.net.Digest(),
-		Totals: r.net.Totals(), Stats: r.a.Stats(), Flows: r.flows, Queues: m.queues(), Still: m.still(), Samples: &m.samples, graph: r.g, Unsent: unsent(r.told)}
+		Totals: r.net.Totals(), Stats: r.a.Stats(), Flows: r.flows, Queues: m.queues(), Still: m.still(), Samples: &m.samples, graph: r.g, Unsent: unsent(r.told), GoBack: r.tenants.goBack(r.mtu)}
 	res.iterations = make([][]Iteration, len(r.s.Traffic))
 	for _, c := range r.collectives {
 		res.iterations[c.t.traffic] = c.times()
@@ -177,6 +181,9 @@ func (r *Result) WriteTo(w io.Writer) (int64, error) {
 	}
 	if t.Storms > 0 {
 		fmt.Fprintf(tab, "watchdog\t%d storms ended\n", t.Storms)
+	}
+	if r.GoBack != "" {
+		fmt.Fprintf(tab, "window\t%s\n", r.GoBack)
 	}
 	if r.Unsent > 0 {
 		fmt.Fprintf(tab, "[[loss]], [[mark]]\t%d packets were never sent\n", r.Unsent)

@@ -20,7 +20,7 @@ type Samples struct {
 //	"h2" *  the same of the port of host 2, which has no queues here
 //	"f7"    received_bytes   of the 8th flow that has begun, if it has no end
 //	     *  in_flight_bytes, window_bytes, rate_bps (0: none is set) and
-//	        srtt_ns (0: not known) of its queue pair
+//	        srtt_ns (0: not known) of its queue pairs together
 //
 // All but queued_bytes and the last four are counters, that begin at 0.
 type Series struct {

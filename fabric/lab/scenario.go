@@ -348,9 +348,8 @@ func (s *Scenario) others() error {
 	case n.Lossy && n.Alpha != nil:
 		return errors.New("network.alpha is for lossless classes, and there are none with lossy")
 	}
-	switches := n.Lossy || n.Buffer != 0 || n.QueueMax != 0 || n.Alpha != nil || n.RED != nil || n.Routing != "" || n.UpDown || n.CutThrough || n.Watchdog != 0 || n.Switch.set()
 	up := n.UpRate != 0 || n.UpDelay != 0
-	err := unused("network", n.Topology, topologies, []setting{
+	err := unused("network", n.Topology, topologies, append(n.ofSwitches(), []setting{
 		{"hosts", n.Hosts != 0, "star links"},
 		{"leaves or hosts_per_leaf", n.Leaves != 0 || n.HostsPerLeaf != 0, "leaf-spine"},
 		{"spines", n.Spines != 0, "leaf-spine rails"},
@@ -359,18 +358,39 @@ func (s *Scenario) others() error {
 		{"switches", n.Switches != 0, "ring links"},
 		{"per_switch", n.PerSwitch != 0, "ring"},
 		{"link", len(n.Links) > 0, "links"},
-		{"class", len(n.Classes) > 0, "star leaf-spine fat-tree hpcc ring links file"},
 		{"file, format or text", n.File != "" || n.Format != "" || n.Text != "", "file"},
 		{"rate or delay", n.Rate != 0 || n.Delay != 0, "pair star leaf-spine fat-tree ring rails links"},
 		{"up_rate or up_delay", up, "leaf-spine ring rails"},
 		{"oversubscription", n.Oversubscription != 0, "leaf-spine fat-tree rails"},
 		{"core_oversubscription", n.CoreOversubscription != 0, "fat-tree"},
-		{"routing, up_down, cut_through, lossy, watchdog, buffer, queue_max, alpha, red or switch", switches, "star leaf-spine fat-tree hpcc ring rails links file"},
-	})
+	}...))
 	for i := 0; i < len(s.Failures) && err == nil; i++ {
 		err = s.Failures[i].others(i + 1)
 	}
 	return join(err, s.othersOfTraffic())
+}
+
+// ofSwitches returns the settings of switches, which all topologies have but a
+// pair.
+func (n *Network) ofSwitches() (list []setting) {
+	for _, s := range []setting{
+		{name: "class", set: len(n.Classes) > 0},
+		{name: "routing", set: n.Routing != ""},
+		{name: "up_down", set: n.UpDown},
+		{name: "cut_through", set: n.CutThrough},
+		{name: "lossy", set: n.Lossy},
+		{name: "watchdog", set: n.Watchdog != 0},
+		{name: "buffer", set: n.Buffer != 0},
+		{name: "queue_max", set: n.QueueMax != 0},
+		{name: "alpha", set: n.Alpha != nil},
+		{name: "red", set: n.RED != nil},
+		{name: "switch", set: n.Switch.set()},
+	} {
+		s.name += ", which is a setting of switches"
+		s.kinds = strings.Join(slices.DeleteFunc(slices.Clone(topologies), func(t string) bool { return t == "pair" }), " ")
+		list = append(list, s)
+	}
+	return list
 }
 
 // setting is a setting, or some, that one kind of thing has and others have

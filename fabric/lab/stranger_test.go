@@ -62,7 +62,7 @@ func TestNothingMeansSomethingElse(t *testing.T) {
 	for text, want := range map[string]string{
 		"[network]\nTopology = \"star\"":                      "line 2: there is no setting \"network.Topology\"",
 		"[network]\nlossy = true\nalpha = -3":                 "line 3: network.alpha is for lossless classes",
-		"[network]\ntopology = \"pair\"\nrouting = \"spray\"": "network, pair: it has no routing, up_down, cut_through, lossy",
+		"[network]\ntopology = \"pair\"\nrouting = \"spray\"": "network, pair: it has no routing, which is a setting of switches",
 		"until = \"0b11us\"":                                  "like \"20us\"",
 		"until = \"1e999999us\"":                              "like \"20us\"",
 	} {

@@ -101,7 +101,8 @@ func (n *Network) headerClass(p *topology.Plan) uint8 {
 // few, twice up and down in a Clos network, some more in networks of one's own.
 func (n *Network) mostHops(g *topology.Graph) int {
 	const ofClos, others = 8, 32
-	if n.Topology == "ring" || n.Topology == "links" {
+	switch n.Topology {
+	case "ring", "links", "file", "": // of a program
 		return min(int(g.Switches()), others)
 	}
 	return min(int(g.Switches()), ofClos)

@@ -2,6 +2,7 @@ package lab
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"unsafe"
@@ -33,7 +34,7 @@ func TestSwitchMistakes(t *testing.T) {
 			t.Errorf("%q: %v; it should say %q", text, err, want)
 		}
 	}
-	if _, err := Parse([]byte("[network]\ntopology = \"pair\"\n[network.switch]\nint = true")); err == nil || !strings.Contains(err.Error(), "it has no routing") {
+	if _, err := Parse([]byte("[network]\ntopology = \"pair\"\n[network.switch]\nint = true")); err == nil || !strings.Contains(err.Error(), "it has no switch, which is a setting of switches") {
 		t.Errorf("a pair with a switch: %v", err)
 	}
 }
@@ -120,6 +121,36 @@ func TestTrailIsBounded(t *testing.T) {
 	for hops := range network.MaxTrail + 1 {
 		if n := mostWithTrail(hops); n > mostInside || n*uint64(hops)*uint64(unsafe.Sizeof(network.Hop{})) > 1<<30 || n < 1<<18 {
 			t.Errorf("%d hops: %d packets", hops, n)
+		}
+	}
+}
+
+// In any network of one's own, however it is said, packets have room for the
+// hops of a long way, so that HPCC sees all of them.
+func TestRoomForHops(t *testing.T) {
+	t.Parallel()
+	const switches = 12 // in a row, with a host at each end
+	links, text := []Link{{From: "h0", To: "s0"}}, fmt.Sprintf("%d %d %d\n", switches+2, switches, switches+1)
+	for i := range switches {
+		text += fmt.Sprintf("%d ", i+2)
+		if i > 0 {
+			links = append(links, Link{From: fmt.Sprintf("s%d", i-1), To: fmt.Sprintf("s%d", i)})
+		}
+	}
+	text += "\n0 2 100Gbps 1us 0\n"
+	for i := range switches - 1 {
+		text += fmt.Sprintf("%d %d 100Gbps 1us 0\n", i+2, i+3)
+	}
+	text += fmt.Sprintf("%d 1 100Gbps 1us 0\n", switches+1)
+	own := Network{Topology: "links", Hosts: 2, Switches: switches, Links: append(links, Link{From: fmt.Sprintf("s%d", switches-1), To: "h1"})}
+	g, err := own.graph()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, n := range map[string]Network{"links": own, "file": {Topology: "file", Text: text}, "program": {Graph: g}} {
+		s := Scenario{Network: n, Adapter: Adapter{Control: "hpcc"}, Traffic: []Traffic{{Kind: "flow", To: 1, Bytes: 100_000}}}
+		if r := play(t, s); r.Totals.Unnoted > 0 || r.Totals.Hops < switches*25 {
+			t.Errorf("%s: %d hops without room, of %d", name, r.Totals.Unnoted, r.Totals.Hops)
 		}
 	}
 }

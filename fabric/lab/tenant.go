@@ -148,6 +148,20 @@ func (all tenants) windows(cfg *adapter.Config, most int, mtu rocev2.MTU) {
 	}
 }
 
+// goBackPackets is what engines have in flight towards a peer that goes back.
+const goBackPackets = 128
+
+// goBack says of which traffic the window that the scenario says is larger than
+// that, "" of none.
+func (all tenants) goBack(mtu rocev2.MTU) string {
+	for _, t := range all {
+		if t.conn.Foreign && t.window > goBackPackets*(mtu.Bytes()+cc.PacketOverhead) {
+			return fmt.Sprintf("traffic %d has one of %v, of which go-back-n uses at most %d packets: with recovery = \"selective\" it has all", t.traffic+1, Bytes(t.window), goBackPackets)
+		}
+	}
+	return ""
+}
+
 // bounded is a window that an engine which allows more does not enlarge.
 type bounded struct {
 	*cc.Window

@@ -115,6 +115,27 @@ window = "64KiB"
 	}
 }
 
+// A window of which go-back-n leaves most unused is said.
+func TestWindowsOfGoBackN(t *testing.T) {
+	t.Parallel()
+	of := func(recovery string, window Bytes) string {
+		r := play(t, Scenario{Network: Network{Topology: "pair"}, Traffic: []Traffic{{Kind: "flow", To: 1, Bytes: 9}, {Kind: "flow", To: 1, Bytes: 9, Tenant: Tenant{Recovery: recovery, Window: window}}}})
+		var b strings.Builder
+		if _, err := r.WriteTo(&b); err != nil || strings.Contains(b.String(), "uses at most") != (r.GoBack != "") {
+			t.Errorf("%v\n%s", err, &b)
+		}
+		return r.GoBack
+	}
+	if got := of("go-back-n", 1<<30); !strings.HasPrefix(got, "traffic 2 has one of 1GiB, of which go-back-n uses at most 128 packets: ") {
+		t.Errorf("1 GiB: %q", got)
+	}
+	for _, got := range []string{of("go-back-n", 560<<10), of("go-back-n", 0), of("selective", 1<<30)} {
+		if got != "" {
+			t.Errorf("%q", got)
+		}
+	}
+}
+
 // Several queue pairs take several ways: a flow that is divided is as fast as
 // its cable, though each way is slower.
 func TestQueuePairsTakeMoreWays(t *testing.T) {

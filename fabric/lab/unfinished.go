@@ -6,7 +6,6 @@ import (
 
 	"github.com/gosoftroce/rocev2/fabric/network"
 	"github.com/gosoftroce/rocev2/ib"
-	"github.com/gosoftroce/rocev2/qp"
 )
 
 // Unfinished is a flow that had begun, and had not come to its end when the run
@@ -114,11 +113,7 @@ func (f *Flow) waits() string {
 	if f.conns == nil {
 		return "nothing of it is in the network"
 	}
-	at := qp.FlowOf(f.conns[0].x.Core())
-	for _, c := range f.conns[1:] {
-		more := qp.FlowOf(c.x.Core())
-		at.Rate, at.InFlight = at.Rate+more.Rate, at.InFlight+more.InFlight
-	}
+	at := f.sending()
 	if at.Rate > 0 {
 		return fmt.Sprintf("nothing of it is in the network: host %d sends at %v, and waits for answers about %v", f.Src, Rate(at.Rate), Bytes(at.InFlight))
 	}

@@ -22,8 +22,11 @@ const MostPackets = 1 << 20
 // network: a capture has zeros in their place, up to its snapshot length. It
 // never has the ICRC, which the simulator does not compute: each frame ends
 // before it, as if the snapshot length had cut it off, and says how long it was
-// on the wire. Times begin with 1970 at the beginning of the run. A pause frame
-// is a MAC control frame (IEEE 802.1Qbb).
+// on the wire, with what switches have added to it (INT), of which there are no
+// bytes. Of a packet that a switch has trimmed there is what is left; its IP
+// header says how long it was. Times begin with 1970 at the beginning of the
+// run. A pause frame is a MAC control frame (IEEE 802.1Qbb), a frame of a
+// program has an experimental EtherType.
 type Pcap struct {
 	w     *dissect.Writer
 	snap  int
@@ -47,7 +50,12 @@ const (
 	ipv4Len     = 20
 	udpLen      = 8
 	headersLen  = ethernetLen + ipv4Len + udpLen
-	leastFrame  = 60 // without its FCS
+	leastFrame  = 60         // without its FCS
+	aroundFrame = 4 + 8 + 12 // FCS, preamble and gap
+
+	// experimental is the EtherType of frames of programs, Local
+	// Experimental EtherType 1 (IEEE 802, 9.2.4).
+	experimental = 0x88b5
 )
 
 var be = binary.BigEndian
@@ -59,9 +67,17 @@ func (p *Pcap) Take(x *lab.Packet) {
 		return
 	}
 	p.left--
-	f := dissect.Frame{Time: time.Unix(0, int64(x.At/1000)).UTC(), Link: dissect.LinkEthernet}
+	f := dissect.Frame{Time: time.Unix(0, int64(x.At/1000)).UTC(), Link: dissect.LinkEthernet, Length: max(x.Wire-aroundFrame, leastFrame)}
 	b := p.frame[:0]
-	if x.Pause {
+	switch {
+	case x.Frame:
+		b = append(b, 0x01, 0x80, 0xc2, 0, 0, 1)
+		b = appendMAC(b, x.From)
+		b = be.AppendUint16(b, experimental)
+		b = append(b, x.Type, x.Class)
+		b = be.AppendUint64(b, x.Value)
+		b = fill(b, leastFrame)
+	case x.Pause:
 		b = append(b, 0x01, 0x80, 0xc2, 0, 0, 1)
 		b = appendMAC(b, x.From)
 		b = be.AppendUint16(b, 0x8808)
@@ -71,19 +87,18 @@ func (p *Pcap) Take(x *lab.Packet) {
 			b = be.AppendUint16(b, 0xffff*uint16(x.Off>>class&1)) // quanta of 512 bits
 		}
 		b = fill(b, leastFrame)
-		f.Length = len(b)
-	} else {
+	default:
 		b = appendMAC(b, x.To)
 		b = appendMAC(b, x.From)
 		b = be.AppendUint16(b, 0x0800)
 		b = appendHeaders(b, x)
 		b = append(b, x.Data[:min(len(x.Data), x.Length)]...)
-		to := headersLen + x.Length
+		to := min(headersLen+x.Length, f.Length) // less than it was of a packet that was trimmed
 		if p.snap > 0 {
 			to = min(to, p.snap)
 		}
 		b = fill(b, to)
-		f.Length = max(headersLen+x.Length+rocev2.ICRCLen, leastFrame)
+		b = b[:min(len(b), f.Length)]
 	}
 	p.frame = b
 	if p.snap > 0 {

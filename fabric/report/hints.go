@@ -37,6 +37,9 @@ func Hints(r *lab.Result) (list []string) {
 		u := &r.Unfinished[0]
 		add("%d flows have not completed. Of the first, h%d to h%d: %s.", len(r.Unfinished), u.Src, u.Dst, u.Where)
 	}
+	if r.GoBack != "" {
+		add("Window: %s.", r.GoBack)
+	}
 	for reason, n := range r.Totals.Drops {
 		if n > 0 {
 			add("%d packets were dropped (%s): %s.%s", n, network.Drop(reason), why[network.Drop(reason)], mostly(r, reason))
