@@ -182,7 +182,7 @@ func (l *lister) flow(k *tracefile.Flow, start Time) *Flow {
 	case k.Bytes == 0 && until == 0:
 		wrong(errors.New("without bytes it goes on until the end: set until"))
 	}
-	wrong(l.r.reach(f.Src, f.Dst))
+	wrong(l.r.ways.between(f.Src, f.Dst))
 	f.port = k.SrcPort
 	return f
 }
