@@ -87,6 +87,12 @@ func (t *tenant) flow(src, dst int, bytes int64, start Time, op int) *Flow {
 	return &Flow{Src: src, Dst: dst, Bytes: bytes, Start: start, Traffic: t.traffic, op: op, tenant: t}
 }
 
+// inClass has a flow go in the class of a DSCP, not in its tenant's.
+func (f *Flow) inClass(r *run, dscp uint8) {
+	f.class = dscp + 1
+	r.data |= 1 << r.net.ClassOf(dscp)
+}
+
 // later has a flow begin at its time.
 func (r *run) later(f *Flow) {
 	if f.Bytes > 0 {

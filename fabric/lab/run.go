@@ -68,6 +68,7 @@ type run struct {
 	told   map[int]*told // what is to become of packets of flows, by their numbers; only looked up
 
 	tenants tenants // by traffic
+	data    uint8   // classes of what hosts send each other
 	profile topology.Profile
 	finally []func() // called when the run is over
 

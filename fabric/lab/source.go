@@ -134,7 +134,7 @@ func (s *Source) flow(k *FlowSpec) (*Flow, error) {
 		if err != nil {
 			return wrong(err)
 		}
-		f.class = uint8(dscp) + 1
+		f.inClass(s.r, uint8(dscp))
 	}
 	if k.Done != nil {
 		f.ended = func() { k.Done(f) }
