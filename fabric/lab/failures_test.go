@@ -32,8 +32,8 @@ from = 1
 to = 3
 `
 
-// TestStormOfAllClasses: a host that storms pauses the classes of all data, also
-// of a flow of a list, or of a program, that has a class of its own.
+// TestStormOfAllClasses: a host that storms pauses the classes of all data,
+// also of a flow of a list, or of a program, that has a class of its own.
 func TestStormOfAllClasses(t *testing.T) {
 	t.Parallel()
 	number, dscp, lossless := 2, 10, true
