@@ -31,6 +31,11 @@ type Connection struct {
 	// it does not. See ib.Attr.RateLimit.
 	Rate uint32
 
+	// Window bounds what each side may have in flight, in the place of
+	// what Config.Window and Foreign say; zero: these do. Its InitialBytes
+	// say nothing.
+	Window qp.WindowConfig
+
 	// Congestion makes the congestion control of each side; nil: a window.
 	Congestion func() cc.Controller
 }
@@ -150,6 +155,9 @@ func (q *QP) ready(c *Connection, psn, peerPSN rocev2.PSN) error {
 		if err := q.h.e.Modify(q.q, &steps[i].a, steps[i].mask); err != nil {
 			return fmt.Errorf("adapter: host %d: to state %v: %w", q.h.number, steps[i].a.State, err)
 		}
+	}
+	if c.Window != (qp.WindowConfig{}) {
+		q.q.Core().SetWindow(c.Window)
 	}
 	if c.Rate > 0 { // timers are exact here: one packet at a time
 		if err := q.h.e.Modify(q.q, &ib.Attr{RateLimit: c.Rate, RateBurst: 1}, ib.AttrRateLimit); err != nil {

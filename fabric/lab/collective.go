@@ -41,7 +41,7 @@ func (r *run) collective(tn *tenant, t *Traffic, hosts []int) error {
 	if n < 2 || n > len(hosts) || t.List == "" && (t.Bytes == 0 || t.Bytes > mostMessage) {
 		return fmt.Errorf("%d ranks with %v: there must be 2 to %d, with up to %v", n, t.Bytes, len(hosts), Bytes(mostMessage))
 	}
-	if err := join(r.reach(hosts[:n]...), r.provide(n)); err != nil {
+	if err := join(r.ways.between(hosts[:n]...), r.provide(n)); err != nil {
 		return err
 	}
 	plan, bytes, err := t.plan(n)

@@ -100,12 +100,11 @@ func (r *run) failures() (err error) {
 		}
 		r.net.SetCable(int(cable), !now.down)
 	})
-	data := uint8(0) // classes
 	for _, t := range r.tenants {
-		data |= 1 << r.net.ClassOf(t.conn.TrafficClass>>2)
+		r.data |= 1 << r.net.ClassOf(t.conn.TrafficClass>>2)
 	}
 	r.happen(storms, func(host int32, _, now trouble) {
-		classes := data
+		classes := r.data
 		if !now.down {
 			classes = 0
 		}

@@ -32,6 +32,26 @@ from = 1
 to = 3
 `
 
+// TestStormOfAllClasses: a host that storms pauses the classes of all data,
+// also of a flow of a list, or of a program, that has a class of its own.
+func TestStormOfAllClasses(t *testing.T) {
+	t.Parallel()
+	number, dscp, lossless := 2, 10, true
+	for _, class := range []string{"", "10"} {
+		for what, traffic := range map[string]Traffic{
+			"traffic": {Kind: "flow", To: 1, Bytes: 1 << 20, Tenant: Tenant{Class: class}},
+			"list":    {Kind: "list", List: "from,to,bytes,class\n0,1,1048576," + class + "\n"},
+			"program": {Source: func(s *Source) { s.Start(FlowSpec{Dst: 1, Bytes: 1 << 20, Class: class}) }},
+		} {
+			s := Scenario{Until: 1000 * us, Network: Network{Topology: "star", Classes: []Class{{DSCP: &dscp, Number: &number, Lossless: &lossless}}},
+				Traffic: []Traffic{traffic}, Failures: []Failure{{Kind: "pause-storm", Node: "h1", At: 10 * us}}}
+			if r := play(t, s); r.Flows[0].End != 0 {
+				t.Errorf("%s, class %q: the flow has come to its end at %v, in spite of the storm", what, class, r.Flows[0].End)
+			}
+		}
+	}
+}
+
 // TestFailureKinds: what a failure does shows in the rates of two flows, from
 // hosts 0 and 1 of the first leaf to hosts 2 and 3 of the second, and in what
 // is dropped. Where it is over, all is as before.

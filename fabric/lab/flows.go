@@ -73,7 +73,7 @@ func (r *run) begin(tn *tenant, t *Traffic, rand *event.Rand) error {
 	}
 	for _, f := range list {
 		f := tn.flow(hosts[f.Src], hosts[f.Dst], int64(t.Bytes), t.Start, op)
-		if err := r.reach(f.Src, f.Dst); err != nil {
+		if err := r.ways.between(f.Src, f.Dst); err != nil {
 			return err
 		}
 		f.port = uint16(t.SrcPort)
@@ -85,6 +85,12 @@ func (r *run) begin(tn *tenant, t *Traffic, rand *event.Rand) error {
 // flow returns a flow of a tenant.
 func (t *tenant) flow(src, dst int, bytes int64, start Time, op int) *Flow {
 	return &Flow{Src: src, Dst: dst, Bytes: bytes, Start: start, Traffic: t.traffic, op: op, tenant: t}
+}
+
+// inClass has a flow go in the class of a DSCP, not in its tenant's.
+func (f *Flow) inClass(r *run, dscp uint8) {
+	f.class = dscp + 1
+	r.data |= 1 << r.net.ClassOf(dscp)
 }
 
 // later has a flow begin at its time.
@@ -136,7 +142,7 @@ func (t *Traffic) pattern(hosts int, rand *event.Rand) ([]traffic.Flow, error) {
 
 // arrivals has flows begin as they arrive.
 func (r *run) arrivals(tn *tenant, t *Traffic, op int, hosts []int, rand *event.Rand) error {
-	if err := r.reach(hosts...); err != nil {
+	if err := r.ways.between(hosts...); err != nil {
 		return err
 	}
 	load, err := share("load", t.Load, 1e6)

@@ -68,13 +68,13 @@ func (j *job) connect(from, to int) error {
 	return nil
 }
 
-// reach is that of run, of ranks.
+// reach says which ranks have no way to each other.
 func (j *job) reach(ranks ...int) error {
 	hosts := make([]int, len(ranks))
 	for i, rank := range ranks {
 		hosts[i] = j.hosts[rank]
 	}
-	return j.r.reach(hosts...)
+	return j.r.ways.between(hosts...)
 }
 
 // received notes a part of a message, and has go on what waits for it.

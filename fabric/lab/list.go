@@ -166,11 +166,11 @@ func (l *lister) flow(k *tracefile.Flow, start Time) *Flow {
 	case k.Class != "":
 		dscp, err := l.r.s.Network.dscpOf(k.Class)
 		wrong(err)
-		f.class = uint8(dscp) + 1
+		f.inClass(l.r, uint8(dscp))
 	case k.Group >= 0:
 		dscp, err := dscpOfGroup(&l.r.profile, k.Group)
 		wrong(err)
-		f.class = dscp + 1
+		f.inClass(l.r, dscp)
 	}
 	switch {
 	case k.SrcPort != 0 && k.SrcPort < ib.MinSrcPort:
@@ -182,7 +182,7 @@ func (l *lister) flow(k *tracefile.Flow, start Time) *Flow {
 	case k.Bytes == 0 && until == 0:
 		wrong(errors.New("without bytes it goes on until the end: set until"))
 	}
-	wrong(l.r.reach(f.Src, f.Dst))
+	wrong(l.r.ways.between(f.Src, f.Dst))
 	f.port = k.SrcPort
 	return f
 }

@@ -58,7 +58,7 @@ type run struct {
 	s      *Scenario
 	g      *topology.Graph
 	tables *topology.Tables
-	apart  bool // some hosts have no way to each other
+	ways   ways
 	net    *network.Network
 	a      *adapter.Adapters
 	mtu    rocev2.MTU
@@ -68,6 +68,7 @@ type run struct {
 	told   map[int]*told // what is to become of packets of flows, by their numbers; only looked up
 
 	tenants tenants // by traffic
+	data    uint8   // classes of what hosts send each other
 	profile topology.Profile
 	finally []func() // called when the run is over
 
@@ -193,7 +194,7 @@ func newNetwork(r *run, parallel func(int, func(int))) (*network.Network, error)
 	if err := r.s.Network.fits(r.tables); err != nil {
 		return nil, err
 	}
-	plan.Tables, r.apart = r.tables, r.hostsApart()
+	plan.Tables, r.ways = r.tables, newWays(&r.s.Network, r.tables)
 	r.mostInside = mostWithTrail(plan.Trail)
 	cfg, err := r.g.Network(plan)
 	if err != nil {

@@ -125,7 +125,7 @@ func (s *Source) flow(k *FlowSpec) (*Flow, error) {
 	case k.SrcPort != 0 && (k.SrcPort < ib.MinSrcPort || k.SrcPort+s.tn.pairs > 1<<16):
 		return wrong(fmt.Errorf("its port is %d: it is %d to 65535, for each queue pair the next", k.SrcPort, ib.MinSrcPort))
 	}
-	if err := s.r.reach(k.Src, k.Dst); err != nil {
+	if err := s.r.ways.between(k.Src, k.Dst); err != nil {
 		return wrong(err)
 	}
 	f := s.tn.flow(k.Src, k.Dst, k.Bytes, max(k.Start, s.Now()), op)
@@ -134,7 +134,7 @@ func (s *Source) flow(k *FlowSpec) (*Flow, error) {
 		if err != nil {
 			return wrong(err)
 		}
-		f.class = uint8(dscp) + 1
+		f.inClass(s.r, uint8(dscp))
 	}
 	if k.Done != nil {
 		f.ended = func() { k.Done(f) }

@@ -8,6 +8,7 @@ import (
 	"github.com/gosoftroce/rocev2/fabric/adapter"
 	"github.com/gosoftroce/rocev2/fabric/network"
 	"github.com/gosoftroce/rocev2/fabric/topology"
+	"github.com/gosoftroce/rocev2/qp"
 	"github.com/gosoftroce/rocev2/qp/cc"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
@@ -127,29 +128,49 @@ func (a *Adapter) trafficClass(dscp int) uint8 {
 	return tc
 }
 
-// windows says what engines may have in flight, so that each tenant has its
-// own: the engine's bound is the largest one, at least most, that of all.
+// windows says what engines may have in flight: the largest window, at least
+// most, that of all. Where this changes what a tenant has, its queue pairs have
+// their own bounds.
 func (all tenants) windows(cfg *adapter.Config, most int, mtu rocev2.MTU) {
 	psns := 0
 	for _, t := range all {
 		if t.window > most && (t.window > usualWindow || most > 0) {
 			most = t.window
 		}
-		if n := packetsOf(t.window, mtu); n > usualPSNs && !t.conn.Foreign {
-			psns = max(psns, n)
-		}
+		psns = max(psns, t.psns(mtu))
 	}
 	cfg.Window.MaxBytes, cfg.Window.MaxPSNs = most, psns
 	for _, t := range all {
-		bound := orDefault(t.window, usualWindow)
-		if t.choice.Law == cc.LawWindow && bound < orDefault(most, usualWindow) {
-			t.conn.Congestion = func() cc.Controller { return newBounded(bound, mtu) }
+		if own := t.bounds(t.window, t.psns(mtu)); own != t.bounds(most, psns) {
+			t.conn.Window = own
 		}
 	}
 }
 
-// goBackPackets is what engines have in flight towards a peer that goes back.
-const goBackPackets = 128
+// psns returns how many packets the tenant's window is, if an engine must be
+// told; else 0.
+func (t *tenant) psns(mtu rocev2.MTU) int {
+	if n := packetsOf(t.window, mtu); n > usualPSNs && !t.conn.Foreign {
+		return n
+	}
+	return 0
+}
+
+// bounds returns what an engine that is told of such a window lets a queue pair
+// of the tenant have in flight, as engine.Config.Window has it.
+func (t *tenant) bounds(bytes, psns int) cc.Config {
+	bytes = orDefault(bytes, usualWindow)
+	if t.conn.Foreign {
+		return cc.Config{MaxBytes: min(bytes, goBackBytes), MaxPSNs: orDefault(psns, goBackPackets)}
+	}
+	return cc.Config{MaxBytes: bytes, MaxPSNs: orDefault(psns, min(max(usualPSNs, bytes/(256+cc.PacketOverhead)), qp.MostReorder))}
+}
+
+// What engines have in flight towards a peer that goes back.
+const (
+	goBackPackets = 128
+	goBackBytes   = goBackPackets * (4096 + cc.PacketOverhead)
+)
 
 // goBack says of which traffic the window that the scenario says is larger than
 // that, "" of none.
@@ -160,20 +181,4 @@ func (all tenants) goBack(mtu rocev2.MTU) string {
 		}
 	}
 	return ""
-}
-
-// bounded is a window that an engine which allows more does not enlarge.
-type bounded struct {
-	*cc.Window
-	most int
-}
-
-func newBounded(most int, mtu rocev2.MTU) *bounded {
-	return &bounded{cc.NewWindow(cc.Config{MaxBytes: most, MaxPSNs: max(usualPSNs, packetsOf(most, mtu))}), most}
-}
-
-// SetConfig implements cc.Controller.
-func (b *bounded) SetConfig(c cc.Config) {
-	c.MaxBytes = min(c.MaxBytes, b.most)
-	b.Window.SetConfig(c)
 }

@@ -136,6 +136,27 @@ func TestWindowsOfGoBackN(t *testing.T) {
 	}
 }
 
+// The window of a tenant is its own, whatever recovery and control it has: the
+// same as if all adapters had it, and a large one of another tenant between
+// other hosts changes nothing.
+func TestWindowsStayApart(t *testing.T) {
+	t.Parallel()
+	for _, recovery := range recoveries {
+		for _, control := range []string{"window", "static", "swift", "dcqcn", "timely", "hpcc"} {
+			for _, window := range []Bytes{0, 64 << 10} {
+				s := Scenario{Network: Network{Topology: "star", Hosts: 4, Delay: 15 * us}, Adapter: Adapter{MTU: 1024, Window: window},
+					Traffic: []Traffic{{Kind: "flow", To: 1, Bytes: 4 << 20, Tenant: Tenant{Recovery: recovery, Control: control}},
+						{Kind: "flow", From: 2, To: 3, Bytes: 4 << 20}}}
+				alone := play(t, s).Flows[0].End
+				s.Adapter.Window, s.Traffic[0].Window, s.Traffic[1].Window = 0, window, 64<<20
+				if beside := play(t, s).Flows[0].End; beside != alone {
+					t.Errorf("%s, %s, window %v: it takes %v, and %v where another one has a window of 64 MiB", recovery, control, window, alone, beside)
+				}
+			}
+		}
+	}
+}
+
 // Several queue pairs take several ways: a flow that is divided is as fast as
 // its cable, though each way is slower.
 func TestQueuePairsTakeMoreWays(t *testing.T) {

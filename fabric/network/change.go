@@ -54,14 +54,21 @@ func (c *changes) raise(l uint32) {
 func (c *changes) settle(i int, changed bool) {
 	for l := uint32(2 * i); l <= uint32(2*i+1); l++ {
 		k := &c.n.links[l]
-		if v := c.n.views.of(int(k.node)); changed && v != nil && v.hooks.Cable != nil {
-			v.hooks.Cable(int(k.port), c.up[i])
+		if changed {
+			c.hook(k, c.up[i])
 		}
 		if k.tell != 0 {
 			c.n.partOf(int(k.node)).wake(l)
 		}
 	}
 	c.n.parts.exchange()
+}
+
+// hook tells the program of a node of a cable that has changed.
+func (c *changes) hook(k *link, up bool) {
+	if v := c.n.views.of(int(k.node)); v != nil && v.hooks.Cable != nil {
+		v.hooks.Cable(int(k.port), up)
+	}
 }
 
 // Condition is what is wrong with a cable that is up. The zero value is a cable
@@ -140,7 +147,8 @@ func eitherLoss(a, b uint32) uint32 {
 
 // listen says that the far end of a transmitter hears it no more, or again. It
 // forgets the transmitter's pauses, as if their time had passed. When it hears
-// again it is told of those that it should know.
+// again it is told of those that it should know, and what a program has to tell
+// it does as if the cable had come up.
 func (c *changes) listen(l uint32, again bool) {
 	k, far := &c.n.links[l], &c.n.links[l^1]
 	switch {
@@ -148,6 +156,7 @@ func (c *changes) listen(l uint32, again bool) {
 		c.n.partOf(int(far.node)).setPaused(l^1, 0)
 	case k.up:
 		k.tell |= c.pauses(l) | far.paused
+		c.hook(k, true)
 	}
 }
 

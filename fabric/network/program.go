@@ -43,7 +43,9 @@ type Hooks struct {
 	Paused func(port int, classes uint8)
 	// Frame takes what the program of a far end has sent (View.Send).
 	Frame func(port int, f Frame)
-	// Cable says that the cable of a port went down or came up.
+	// Cable says that the cable of a port went down or came up: also that
+	// the far end hears the port again (Condition.Void). What was sent
+	// meanwhile is lost.
 	Cable func(port int, up bool)
 	// Timer says that the time of View.SetTimer has come.
 	Timer func()

@@ -11,8 +11,8 @@ import (
 	"github.com/gosoftroce/rocev2/observe/dissect"
 )
 
-// sentBySwitch adds up the frames of a capture that the switch has sent, as they
-// are on the wire.
+// sentBySwitch adds up the frames of a capture that the switch has sent, as
+// they are on the wire.
 func sentBySwitch(t *testing.T, capture []byte, each func(*dissect.Frame)) (wire uint64) {
 	t.Helper()
 	source, err := dissect.OpenFile(bytes.NewReader(capture))
@@ -38,8 +38,8 @@ func sentBySwitch(t *testing.T, capture []byte, each func(*dissect.Frame)) (wire
 	}
 }
 
-// What switches cut off packets, or add to them, is in the lengths of a capture:
-// they are those that the result counts, to the byte.
+// What switches cut off packets, or add to them, is in the lengths of a
+// capture: they are those that the result counts, to the byte.
 func TestLengthsThatSwitchesChange(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{
