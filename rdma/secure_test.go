@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/gosoftroce/rocev2/fabric"
+	"github.com/gosoftroce/rocev2/rdma/cm"
 	"github.com/gosoftroce/rocev2/rdma/secure"
 	"github.com/gosoftroce/rocev2/transport"
 	"github.com/gosoftroce/rocev2/verbs"
@@ -230,7 +231,10 @@ func TestNotSecured(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		n := newSecureNet(t, fabric.Config{})
-		n.listen(t, ListenConfig{TLS: n.server})
+		told := make(chan string, 10)
+		n.listen(t, ListenConfig{TLS: n.server, OnNotSecured: func(client net.Addr, err error) {
+			told <- fmt.Sprint(client.(*cm.Addr).Addr(), ": ", err)
+		}})
 		other := newAuthority(t)
 		old := n.client.Clone()
 		old.MaxVersion = tls.VersionTLS12
@@ -238,13 +242,14 @@ func TestNotSecured(t *testing.T) {
 			name   string
 			config *tls.Config
 			want   string
+			told   string // to the program of the listener; "": nothing
 		}{
-			{"no TLS", nil, "secured connections alone"},
-			{"another authority", &tls.Config{RootCAs: other.pool, Certificates: n.client.Certificates}, "certificate signed by unknown authority"},
-			{"another name", &tls.Config{RootCAs: n.client.RootCAs, Certificates: n.client.Certificates, ServerName: "elsewhere"}, "elsewhere"},
-			{"no certificate", &tls.Config{RootCAs: n.client.RootCAs}, "certificate required"},
-			{"a certificate of another authority", &tls.Config{RootCAs: n.client.RootCAs, Certificates: []tls.Certificate{other.issue(t, "client", nil)}}, ""},
-			{"TLS 1.2", old, "version"},
+			{"no TLS", nil, "secured connections alone", ""},
+			{"another authority", &tls.Config{RootCAs: other.pool, Certificates: n.client.Certificates}, "certificate signed by unknown authority", "bad certificate"},
+			{"another name", &tls.Config{RootCAs: n.client.RootCAs, Certificates: n.client.Certificates, ServerName: "elsewhere"}, "elsewhere", "bad certificate"},
+			{"no certificate", &tls.Config{RootCAs: n.client.RootCAs}, "certificate required", "didn't provide a certificate"},
+			{"a certificate of another authority", &tls.Config{RootCAs: n.client.RootCAs, Certificates: []tls.Certificate{other.issue(t, "client", nil)}}, "", "certificate"},
+			{"TLS 1.2", old, "version", ""},
 		} {
 			conn, err := n.dial(t, c.config)
 			if err == nil {
@@ -252,6 +257,12 @@ func TestNotSecured(t *testing.T) {
 				t.Errorf("%s: it is connected", c.name)
 			} else if !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%s: %v, want %q", c.name, err, c.want)
+			}
+			if c.told == "" {
+				continue // there was no handshake
+			}
+			if got := <-told; !strings.HasPrefix(got, "192.0.2.2: ") || !strings.Contains(got, c.told) {
+				t.Errorf("%s: the listener is told %q, want %q", c.name, got, c.told)
 			}
 		}
 		c := must1[*Conn](t)(n.dial(t, n.client))
