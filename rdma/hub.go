@@ -113,7 +113,10 @@ func newHub(dev *verbs.Device, t tuning, exports *directory) (*hub, error) {
 	h.cache.pd = h.pd
 	ctx, stop := context.WithCancel(context.Background())
 	h.stop = stop
-	h.stopped.Go(func() { h.serve(ctx) })
+	h.stopped.Go(func() {
+		defer stop() // a device that is closed ends sweep, too
+		h.serve(ctx)
+	})
 	h.stopped.Go(func() { h.sweep(ctx) })
 	return h, nil
 }

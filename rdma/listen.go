@@ -56,6 +56,10 @@ type ListenConfig struct {
 	// ClientAuth and VerifyConnection say which peers there may be.
 	TLS *tls.Config
 
+	// OnNotSecured, if set, is called when the handshake of a client has
+	// failed: Accept passes such a client over. It must return at once.
+	OnNotSecured func(client net.Addr, err error)
+
 	// PrivateData is for the peers whose connections are accepted, at most
 	// 180 bytes; see Request.Accept.
 	PrivateData []byte

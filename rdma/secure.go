@@ -47,10 +47,14 @@ func (d *Dialer) secure(ctx context.Context, c *Conn, addr string) error {
 
 // secure secures a connection that was accepted.
 func (l *Listener) secure(ctx context.Context, c *Conn) error {
-	ctx, cancel := context.WithTimeout(ctx, secure.Time)
+	timed, cancel := context.WithTimeout(ctx, secure.Time)
 	defer cancel()
-	state, err := secure.Server(ctx, toSecure(ctx, c), l.cfg.TLS)
-	return isSecured(c, &state, err)
+	state, err := secure.Server(timed, toSecure(timed, c), l.cfg.TLS)
+	err = isSecured(c, &state, err)
+	if err != nil && ctx.Err() == nil && l.cfg.OnNotSecured != nil { // else this side has given it up
+		l.cfg.OnNotSecured(c.RemoteAddr(), err)
+	}
+	return err
 }
 
 // toSecure returns a connection for package secure.

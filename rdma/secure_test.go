@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"strings"
 	"sync"
@@ -16,6 +17,7 @@ import (
 	"github.com/gosoftroce/rocev2/fabric"
 	"github.com/gosoftroce/rocev2/internal/testcable"
 	"github.com/gosoftroce/rocev2/internal/testcert"
+	"github.com/gosoftroce/rocev2/rdma/cm"
 	"github.com/gosoftroce/rocev2/rdma/secure"
 	"github.com/gosoftroce/rocev2/transport"
 	"github.com/gosoftroce/rocev2/verbs"
@@ -165,7 +167,10 @@ func TestNotSecured(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		n := newSecureNet(t, fabric.Config{})
-		n.listen(t, ListenConfig{TLS: n.server})
+		told := make(chan string, 10)
+		n.listen(t, ListenConfig{TLS: n.server, OnNotSecured: func(client net.Addr, err error) {
+			told <- fmt.Sprint(client.(*cm.Addr).Addr(), ": ", err)
+		}})
 		other := testcert.New(t)
 		old := n.client.Clone()
 		old.MaxVersion = tls.VersionTLS12
@@ -173,13 +178,14 @@ func TestNotSecured(t *testing.T) {
 			name   string
 			config *tls.Config
 			want   string
+			told   string // to the program of the listener; "": nothing
 		}{
-			{"no TLS", nil, "secured connections alone"},
-			{"another authority", &tls.Config{RootCAs: other.Pool, Certificates: n.client.Certificates}, "certificate signed by unknown authority"},
-			{"another name", &tls.Config{RootCAs: n.client.RootCAs, Certificates: n.client.Certificates, ServerName: "elsewhere"}, "elsewhere"},
-			{"no certificate", &tls.Config{RootCAs: n.client.RootCAs}, "certificate required"},
-			{"a certificate of another authority", &tls.Config{RootCAs: n.client.RootCAs, Certificates: []tls.Certificate{other.Issue(t, "client", "")}}, ""},
-			{"TLS 1.2", old, "version"},
+			{"no TLS", nil, "secured connections alone", ""},
+			{"another authority", &tls.Config{RootCAs: other.Pool, Certificates: n.client.Certificates}, "certificate signed by unknown authority", "bad certificate"},
+			{"another name", &tls.Config{RootCAs: n.client.RootCAs, Certificates: n.client.Certificates, ServerName: "elsewhere"}, "elsewhere", "bad certificate"},
+			{"no certificate", &tls.Config{RootCAs: n.client.RootCAs}, "certificate required", "didn't provide a certificate"},
+			{"a certificate of another authority", &tls.Config{RootCAs: n.client.RootCAs, Certificates: []tls.Certificate{other.Issue(t, "client", "")}}, "", "certificate"},
+			{"TLS 1.2", old, "version", ""},
 		} {
 			conn, err := n.dial(t, c.config)
 			if err == nil {
@@ -187,6 +193,12 @@ func TestNotSecured(t *testing.T) {
 				t.Errorf("%s: it is connected", c.name)
 			} else if !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%s: %v, want %q", c.name, err, c.want)
+			}
+			if c.told == "" {
+				continue // there was no handshake
+			}
+			if got := <-told; !strings.HasPrefix(got, "192.0.2.2: ") || !strings.Contains(got, c.told) {
+				t.Errorf("%s: the listener is told %q, want %q", c.name, got, c.told)
 			}
 		}
 		c := must1[*Conn](t)(n.dial(t, n.client))

@@ -16,6 +16,7 @@ import (
 	"github.com/gosoftroce/rocev2/fabric/topology"
 	"github.com/gosoftroce/rocev2/fabric/worldtest"
 	"github.com/gosoftroce/rocev2/rdma"
+	"github.com/gosoftroce/rocev2/rdma/rdmanet"
 )
 
 // echoing has a host return the messages of each client until it closes, and
@@ -211,5 +212,33 @@ func TestNobodyAnswers(t *testing.T) {
 			}
 			cancel()
 		}
+	})
+}
+
+// TestNothingClosed: a test may end with its listener and its connections open,
+// as one does that fails in the middle. Their goroutines end with the world.
+// Otherwise synctest panics, and the test does not say what had failed.
+func TestNothingClosed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := worldtest.New(t, worldtest.Config{Network: leafSpine(t, 1, 1, 2)})
+		lc := rdma.ListenConfig{Device: w.Device(0)}
+		l, err := lc.Listen(t.Context(), ":7471")
+		must(t, err)
+		go l.Accept(t.Context())
+		d := rdma.Dialer{Device: w.Device(1)}
+		c, err := d.Dial(t.Context(), l.Addr().String())
+		must(t, err)
+		must(t, c.Send(t.Context(), []byte("x")))
+
+		slc := rdmanet.ListenConfig{Device: w.Device(0)}
+		sl, err := slc.Listen(t.Context(), "rdma", ":80")
+		must(t, err)
+		go sl.Accept()
+		sd := rdmanet.Dialer{Device: w.Device(1)}
+		stream, err := sd.DialContext(t.Context(), "rdma", sl.Addr().String())
+		must(t, err)
+		_, err = stream.Write([]byte("x"))
+		must(t, err)
 	})
 }

@@ -172,9 +172,11 @@ func (w *World) Port(number int) (*Port, error) {
 	return h.port, nil
 }
 
-// SetCable takes a cable down or brings it up, as network.Network.SetCable. A
-// device on its end learns of it, as by the carrier of its interface. A number
-// that no cable has is an error of the test.
+// SetCable takes a cable down or brings it up, as network.Network.SetCable.
+// Cables are numbered in the order of network.Config.Cables: in the shapes of
+// package topology with switches cable i is that of host i, and the others
+// follow. A device on its end learns of it, as by the carrier of its
+// interface. A number that no cable has is an error of the test.
 func (w *World) SetCable(i int, up bool) {
 	if i < 0 || i >= len(w.cfg.Network.Cables) {
 		w.t.Errorf("worldtest: cable %d: there are 0 to %d", i, len(w.cfg.Network.Cables)-1)

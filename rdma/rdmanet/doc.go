@@ -28,6 +28,19 @@
 // word shows as an error for which errors.Is(err, syscall.ECONNRESET) holds: at
 // once where something is on its way, and after Options.KeepAlive else.
 //
+// # Secured connections
+//
+// Where both sides have a TLS configuration the connection itself is secured.
+// Package net/http knows nothing of that: the URL is one of http, or of https
+// with the dialer in http.Transport.DialTLSContext; with https and DialContext
+// TLS runs once more, over the secured connection. Request.TLS is nil. A
+// handler has the certificates of its client by http.Server.ConnContext:
+//
+//	ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+//		state, _ := c.(*rdmanet.Conn).ConnectionState()
+//		return context.WithValue(ctx, peerKey{}, state.PeerCertificates)
+//	},
+//
 // # Memory
 //
 // An idle connection takes some 6 KiB, and its ring and its buffer for what is

@@ -65,7 +65,8 @@ func Example() {
 	// <nil>
 }
 
-// A server and a client of net/http over RDMA. TLS goes as over TCP.
+// A server and a client of net/http over RDMA, in clear. The documentation of
+// the package says how they are secured.
 func ExampleDialer_DialContext() {
 	ln, err := rdmanet.Listen("rdma", host+":0")
 	if err != nil {

@@ -37,8 +37,14 @@ type ListenConfig struct {
 	// needs a certificate. The handshake of a peer that does not answer
 	// ends after 10 s, and holds up no other. The peer's certificates are
 	// in Conn.ConnectionState; the configuration's ClientAuth and
-	// VerifyConnection say which peers there may be.
+	// VerifyConnection say which peers there may be. A peer without TLS is
+	// not told why its connection ends, as the protocol has no word for
+	// that: its Read returns io.EOF.
 	TLS *tls.Config
+
+	// OnNotSecured, if set, is called when the handshake of a client has
+	// failed: Accept passes such a client over. It must return at once.
+	OnNotSecured func(client net.Addr, err error)
 }
 
 // Listener takes connections, a net.Listener. Its methods may be called from

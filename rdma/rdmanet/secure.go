@@ -45,6 +45,9 @@ func (d *Dialer) secure(ctx context.Context, c *Conn, address string) (err error
 func (l *Listener) handshake(ctx context.Context, c *Conn) (_ *Conn, err error) {
 	c.secured.state, err = secure.Server(ctx, secure.Conn{Conn: c, QP: c.ep.qp, Greeting: c.secured.greeting}, l.cfg.TLS)
 	if err != nil {
+		if ctx.Err() == nil && l.cfg.OnNotSecured != nil { // else this side has given it up
+			l.cfg.OnNotSecured(c.RemoteAddr(), err)
+		}
 		c.Close()
 		return nil, err
 	}

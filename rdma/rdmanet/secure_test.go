@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/gosoftroce/rocev2/fabric"
 	"github.com/gosoftroce/rocev2/internal/testcert"
+	"github.com/gosoftroce/rocev2/rdma/cm"
 	"github.com/gosoftroce/rocev2/verbs"
 	"github.com/gosoftroce/rocev2/verbs/verbstest"
 )
@@ -158,5 +160,65 @@ func TestChangedGreeting(t *testing.T) {
 		}
 		must(t, l.Close())
 		time.Sleep(time.Minute)
+	})
+}
+
+// TestOnNotSecured has the program of a listener told of each handshake that
+// fails, and not of those that the listener ends itself.
+func TestOnNotSecured(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a, b := verbstest.Devices(t, verbstest.Config{Device: verbs.Config{Sealing: true}})
+		authority := testcert.New(t)
+		cert := authority.Issue(t, "server", a.Addr().String())
+		told := make(chan string, 10)
+		lc := ListenConfig{Device: a, TLS: &tls.Config{Certificates: []tls.Certificate{cert}}, OnNotSecured: func(client net.Addr, err error) {
+			told <- fmt.Sprint(client.(*cm.Addr).Addr() == b.Addr(), " ", err)
+		}}
+		at := net.JoinHostPort(a.Addr().String(), "7471")
+		l, err := lc.Listen(t.Context(), Network, at)
+		must(t, err)
+		go l.Accept()
+
+		stranger := Dialer{Device: b, TLS: &tls.Config{RootCAs: x509.NewCertPool()}}
+		if _, err := stranger.dial(t.Context(), Network, at); err == nil {
+			t.Error("another authority: it is connected")
+		}
+		if got := <-told; !strings.HasPrefix(got, "true ") || !strings.Contains(got, "bad certificate") {
+			t.Errorf("another authority: %s", got)
+		}
+		plain := Dialer{Device: b}
+		c, err := plain.dial(t.Context(), Network, at)
+		must(t, err)
+		_, err = c.Write([]byte("GET / HTTP/1.0\r\n\r\n"))
+		must(t, err)
+		if n, err := c.Read(make([]byte, 1)); err != io.EOF {
+			t.Errorf("without TLS: read %d bytes, %v, want io.EOF", n, err)
+		}
+		if got := <-told; !strings.Contains(got, "does not look like a TLS handshake") {
+			t.Errorf("without TLS: %s", got)
+		}
+		c.Close()
+		silent, err := plain.dial(t.Context(), Network, at)
+		must(t, err)
+		if got := <-told; !strings.Contains(got, context.DeadlineExceeded.Error()) {
+			t.Errorf("a silent one: %s", got)
+		}
+		silent.Close()
+		last, err := plain.dial(t.Context(), Network, at)
+		must(t, err)
+		time.Sleep(time.Second)
+		must(t, l.Close())
+		last.Close()
+		good := Dialer{Device: b, TLS: &tls.Config{RootCAs: authority.Pool}}
+		if _, err := good.dial(t.Context(), Network, at); err == nil {
+			t.Error("a listener that is closed takes a connection")
+		}
+		time.Sleep(time.Minute) // what lingers ends
+		select {
+		case got := <-told:
+			t.Errorf("the listener was closed: %s", got)
+		default:
+		}
 	})
 }
