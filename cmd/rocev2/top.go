@@ -53,7 +53,7 @@ rates need two looks.`,
 	fs.StringVar(&f.daemon, "daemon", "", "`address` of a rocev2d: HOST, HOST:PORT or URL (default "+top.DefaultDaemon+", and what there is on this host)")
 	fs.StringVar(&f.tokenFile, "token-file", "", "`FILE` with the token of the daemon")
 	fs.DurationVarP(&f.interval, "interval", "i", f.interval, "`time` between two looks, from 100ms")
-	fs.StringVar(&f.table, "table", "", "the `table` to begin with: devices, qps or programs (default qps)")
+	fs.StringVar(&f.table, "table", "", "the `table` to begin with on a terminal: devices, qps or programs (default qps)")
 	fs.StringVar(&f.sort, "sort", "", "the `column` to sort by, by its title or its name in JSON (default: bytes sent)")
 	fs.BoolVar(&f.plain.Once, "once", false, "print the tables once")
 	fs.BoolVar(&f.plain.JSON, "json", false, "print one line of JSON per interval")

@@ -51,7 +51,7 @@ func holder(at netip.AddrPort) string {
 }
 
 // otherPlace is what helps where a port is taken.
-const otherPlace = "stop it, or let it share the port with processes of its user (verbs.Config.Owner, rocev2d and rocev2 run do), or open another local address (on loopback any of 127.0.0.0/8, such as 127.0.0.2; on an interface a second one, ip addr add), or use another network namespace (ip netns)"
+const otherPlace = "stop it, or let it share the port with processes of its user (verbs.Config.Owner, rocev2d and rocev2 run do), or open another local address (on loopback any of 127.0.0.0/8, such as 127.0.0.2; on an interface a second one, ip addr add; of IPv6 too, ip addr add fd00::2/128 dev lo), or use another network namespace (ip netns)"
 
 // holdingProcess returns the process that has the port, "" if it is not
 // visible.
