@@ -53,12 +53,14 @@ type Conn struct {
 	// Greeting is what both sides have said in clear before, the same on
 	// both. Keys depend on it: if it was changed on the way nothing opens.
 	Greeting []byte
+
+	log keyLog
 }
 
 // Client secures a connection that was dialled. Where the configuration names
 // no server it is the host of an address.
 func Client(ctx context.Context, c Conn, config *tls.Config, addr string) (tls.ConnectionState, error) {
-	config = minimal(config)
+	config = c.log.of(minimal(config))
 	if config.ServerName == "" && !config.InsecureSkipVerify {
 		config.ServerName = hostOf(addr)
 	}
@@ -69,7 +71,7 @@ func Client(ctx context.Context, c Conn, config *tls.Config, addr string) (tls.C
 func Server(ctx context.Context, c Conn, config *tls.Config) (tls.ConnectionState, error) {
 	ctx, cancel := context.WithTimeout(ctx, Time)
 	defer cancel()
-	return run(ctx, &c, tls.Server(&records{Conn: c}, minimal(config)), false)
+	return run(ctx, &c, tls.Server(&records{Conn: c}, c.log.of(minimal(config))), false)
 }
 
 // minimal is a configuration without what has no use here: older versions, and
@@ -121,6 +123,9 @@ func (c *Conn) seal(t *tls.Conn, state *tls.ConnectionState, client bool) error 
 	}
 	from, err := c.association(state, uint32(c.QP.Query().DestQPN), !client)
 	if err != nil {
+		return err
+	}
+	if err := c.log.both(c.QP, &into, &from); err != nil {
 		return err
 	}
 	for i, do := range []func() error{
