@@ -27,7 +27,7 @@ var layers = map[string][]string{
 	"rocev2/layers":   {"rocev2"},
 	"rocev2/mad":      {"rocev2"},
 	"rocev2/psp":      {},
-	"observe/dissect": {"rocev2", "rocev2/mad", "rdma/rdmanet/rsocket"},
+	"observe/dissect": {"rocev2", "rocev2/mad", "rocev2/psp", "rdma/rdmanet/rsocket"},
 
 	"rocev2/clock": {},
 	"hca/task":     {"rocev2/clock"},

@@ -50,7 +50,7 @@ type spoken struct {
 // application decodes what the analysed packet says to programs.
 func (p *Packet) application() {
 	switch {
-	case p.Err != nil || p.ICRC == ICRCBad || p.Cut:
+	case p.Err != nil || p.ICRC == ICRCBad || p.Flags&Replayed != 0 || p.Cut:
 	case p.Mgmt.Message != nil:
 		p.greeting()
 	case p.is(rocev2.OpSelectiveAck):

@@ -33,8 +33,16 @@ func Open(r io.Reader) (*Capture, error) {
 
 // New takes frames from a source.
 func New(source Source, l Limits) *Capture {
-	return &Capture{source: source, flows: NewFlows(l)}
+	c := &Capture{source: source, flows: NewFlows(l), dec: decoder{keys: newKeys()}}
+	if f, ok := source.(*file); ok {
+		f.keys = c.dec.keys
+	}
+	return c
 }
+
+// Keys returns the keys that open sealed packets: those that the capture has
+// itself, and those that the caller adds.
+func (c *Capture) Keys() *Keys { return c.dec.keys }
 
 // Flows returns the connections of the packets so far.
 func (c *Capture) Flows() *Flows { return c.flows }

@@ -46,6 +46,7 @@ type arrow struct {
 	note    string
 	opcode  rocev2.Opcode
 	middle  bool
+	sealed  bool // and not opened
 }
 
 // NewChart returns a chart of the connection with this ID, or with 0 of the
@@ -100,6 +101,9 @@ func (c *Chart) Add(p *Packet) {
 
 // takes reports whether b is one more of the same.
 func (a *arrow) takes(b *arrow) bool {
+	if a.sealed && b.sealed {
+		return a.from == b.from && a.note == "" && b.note == ""
+	}
 	return a.middle && b.middle && a.from == b.from && a.opcode == b.opcode && a.note == "" && b.note == "" &&
 		b.first == a.last.Next()
 }
@@ -108,6 +112,14 @@ func newArrow(p *Packet) arrow {
 	a := arrow{
 		at: p.Offset, from: p.From, count: 1, payload: p.PayloadLen, first: p.Wire.BTH.PSN, last: p.Wire.BTH.PSN,
 		opcode: p.Wire.BTH.Opcode, psn: true,
+	}
+	if p.closed() {
+		a.label, a.class, a.psn, a.sealed, a.payload = "sealed", "request", false, true, p.Sealed.Length
+		a.opcode, a.first, a.last = 0, 0, 0
+		if p.Flags&Replayed != 0 {
+			a.note, a.class = "replayed", "trouble"
+		}
+		return a
 	}
 	info := p.Info()
 	_, short, _ := strings.Cut(p.Wire.BTH.Opcode.String(), "_")
@@ -144,6 +156,8 @@ func (a *arrow) trouble(p *Packet) string {
 		return "malformed"
 	case p.ICRC == ICRCBad:
 		return "bad ICRC"
+	case p.Flags&Replayed != 0:
+		return "replayed"
 	case p.Flags&Duplicate != 0:
 		return "sent again, duplicate"
 	case p.Flags&Retransmitted != 0:

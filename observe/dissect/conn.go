@@ -70,6 +70,9 @@ type Connection struct {
 	BadICRC    uint64 // packets with a wrong ICRC, both ways
 	Malformed  uint64
 
+	// Sealed[0] is what A has sealed, Sealed[1] what B has.
+	Sealed [2]SealedSide
+
 	spoken       spoken
 	newer, older *Connection // in the order of the last packet
 	streams      []streamKey // that lead here
@@ -202,6 +205,9 @@ const (
 	DuplicateAck
 	// Unseen responses answer what the capture does not have.
 	Unseen
+	// Replayed packets are sealed with an IV that has come before:
+	// receivers drop them.
+	Replayed
 )
 
 var flagNames = []struct {
@@ -214,6 +220,7 @@ var flagNames = []struct {
 	{OutOfOrder, "out_of_order"},
 	{DuplicateAck, "duplicate_ack"},
 	{Unseen, "unseen"},
+	{Replayed, "replayed"},
 }
 
 // Names returns the names of the flags that are set.

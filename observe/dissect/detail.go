@@ -21,22 +21,28 @@ func Detail(w io.Writer, p *Packet, payload bool) error {
 	}
 	row("time", "%s", p.Time.Format("2006-01-02 15:04:05.000000000 MST"))
 	p.detailIP(row)
+	p.Sealed.detail(row)
 	if p.HasBTH {
 		p.detailBTH(row)
 	}
-	if p.Err == nil {
+	switch {
+	case p.Err == nil:
 		p.detailExtended(row)
 		p.Mgmt.detail(row)
 		p.App.detail(row)
 		if p.PayloadLen > 0 {
 			row("payload", "%d B, %d pad", p.PayloadLen, p.Wire.BTH.PadCount)
 		}
-	} else {
+	case p.Malformed():
 		row("malformed", "%v", p.Err)
 	}
-	if p.ICRC == ICRCUnknown {
+	switch {
+	case p.ICRC == ICRCUnknown && p.Cut:
 		row("ICRC", "unknown: %d of %d bytes were captured", len(p.raw), p.Length)
-	} else {
+	case p.Sealed.Present && !p.Sealed.Opened: // it is in what is closed
+	case p.Sealed.Opened:
+		row("ICRC", "0x%08x, %v", p.Value, p.Sealed.ICRC)
+	default:
 		row("ICRC", "0x%08x, %v", p.Value, p.ICRC)
 	}
 	p.detailAnalysis(row)
@@ -69,7 +75,7 @@ func (p *Packet) detailIP(row rowFunc) {
 	} else {
 		row("IPv6", "%v > %v, DSCP %d, %s, hop limit %d, flow label %#05x%s", h.Src, h.Dst, h.Class>>2, ecnNames[h.ECN()], h.HopLimit, h.FlowLabel, vlan)
 	}
-	row("UDP", "%d > %d, %d B", p.SrcPort, rocev2.UDPPort, p.Length)
+	row("UDP", "%d > %d, %d B", p.SrcPort, rocev2.UDPPort, max(p.Length, p.Sealed.Length))
 	if p.Segments > 0 {
 		row("offload", "segment %d of %d of one buffer: captured where the network adapter had not cut it", p.Segment, p.Segments)
 	}

@@ -55,7 +55,8 @@ func Fields(p *Packet) []Field {
 	f.network(p)
 	f.number("udp.srcport", uint64(p.SrcPort))
 	f.number("udp.dstport", rocev2.UDPPort)
-	f.number("udp.length", uint64(8+p.Length))
+	f.number("udp.length", uint64(8+max(p.Length, p.Sealed.Length)))
+	f.sealed(&p.Sealed)
 	f.bth(p)
 	if p.Err == nil {
 		f.extended(p)
@@ -176,7 +177,7 @@ func (f *fields) analysis(p *Packet) {
 		f.number("rocev2.segment", uint64(p.Segment))
 		f.number("rocev2.segments", uint64(p.Segments))
 	}
-	if p.Err != nil {
+	if p.Malformed() {
 		f.add("rocev2.malformed", p.Err.Error())
 	}
 	if p.Mgmt.Present {

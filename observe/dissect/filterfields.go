@@ -64,7 +64,10 @@ var filterFlags = map[string]filterFlag{
 	"marked":        {"met congestion: ECN says so", func(p *Packet) bool { return p.IP.ECN() == 3 }},
 	"becn":          {"has the BECN bit", func(p *Packet) bool { return p.HasBTH && p.Wire.BTH.BECN }},
 	"offloaded":     {"captured before segmentation, or after receive offload", func(p *Packet) bool { return p.Segments > 0 }},
-	"malformed":     {"no receiver takes it", func(p *Packet) bool { return p.Err != nil }},
+	"malformed":     {"no receiver takes it", (*Packet).Malformed},
+	"sealed":        {"was sealed on the wire, opened or not", func(p *Packet) bool { return p.Sealed.Present }},
+	"opened":        {"was sealed, and is opened", func(p *Packet) bool { return p.Sealed.Opened }},
+	"replayed":      {"is sealed with an IV that has come before", flagged(Replayed)},
 	"cut":           {"not captured as a whole", func(p *Packet) bool { return p.Cut }},
 }
 
@@ -108,7 +111,7 @@ func init() {
 		"opcode":     {"opcode: a name, with or without its service, or a number", "SEND_ONLY", opcodeTest},
 		"cm.message": {"message of connection management", "REQ,REP", messageTest},
 		"qp":         {"number of one of the two queue pairs", "0x11", numberTest(qpns)},
-		"destqp":     {"queue pair that the packet goes to", "17", numberTest(one(func(p *Packet) (uint64, bool) { return uint64(p.Wire.BTH.DestQPN), p.HasBTH }))},
+		"destqp":     {"queue pair that the packet goes to", "17", numberTest(one(func(p *Packet) (uint64, bool) { return uint64(p.destQPN()), p.HasBTH || p.closed() }))},
 		"connection": {"number of the connection, as in the lines", "3", numberTest(one(connectionOf))},
 		"message":    {"number of the message on its side", "1-5", numberTest(one(func(p *Packet) (uint64, bool) { return p.Message.Number, p.HasMessage }))},
 		"frame":      {"number of the frame in the capture", "100-200", numberTest(one(func(p *Packet) (uint64, bool) { return p.Number, true }))},
@@ -118,6 +121,9 @@ func init() {
 		"payload":    {"length of the payload in bytes", "1024", numberTest(one(func(p *Packet) (uint64, bool) { return uint64(p.PayloadLen), p.Err == nil }))},
 		"srcport":    {"UDP source port", "49152", numberTest(one(func(p *Packet) (uint64, bool) { return uint64(p.SrcPort), true }))},
 		"rkey":       {"remote key", "0x9ef", numberTest(one(rkeyOf))},
+		"spi":        {"security parameters index of a sealed packet", "0x05000011", numberTest(one(func(p *Packet) (uint64, bool) { return uint64(p.Sealed.SPI), p.Sealed.Present }))},
+		"iv":         {"initialization vector of a sealed packet", "1-100", numberTest(one(func(p *Packet) (uint64, bool) { return p.Sealed.IV, p.Sealed.Present }))},
+		"generation": {"which key of its queue pair a sealed packet has", "0", numberTest(one(func(p *Packet) (uint64, bool) { return uint64(p.Sealed.Generation()), p.Sealed.Present }))},
 		"pkey":       {"partition key", "0xffff", numberTest(one(func(p *Packet) (uint64, bool) { return uint64(p.Wire.BTH.PKey), p.HasBTH }))},
 		"dscp":       {"differentiated services code point", "26", numberTest(one(func(p *Packet) (uint64, bool) { return uint64(p.IP.Class >> 2), true }))},
 		"ecn":        {"congestion bits of the IP header, 0 to 3", "3", numberTest(one(func(p *Packet) (uint64, bool) { return uint64(p.IP.ECN()), true }))},
@@ -146,8 +152,8 @@ func rkeyOf(p *Packet) (uint64, bool) {
 
 // qpns returns the numbers of both queue pairs, as far as they are known.
 func qpns(p *Packet) (list []uint64) {
-	if p.HasBTH {
-		list = append(list, uint64(p.Wire.BTH.DestQPN))
+	if p.HasBTH || p.closed() {
+		list = append(list, uint64(p.destQPN()))
 	}
 	if p.Has(rocev2.HasDETH) {
 		list = append(list, uint64(p.Wire.DETH.SrcQPN))
@@ -160,6 +166,15 @@ func qpns(p *Packet) (list []uint64) {
 		}
 	}
 	return list
+}
+
+// destQPN returns the queue pair that a packet goes to, also of one that is not
+// opened.
+func (p *Packet) destQPN() rocev2.QPN {
+	if p.closed() {
+		return p.Sealed.QPN()
+	}
+	return p.Wire.BTH.DestQPN
 }
 
 func names[T any](m map[string]T) string {

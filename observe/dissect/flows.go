@@ -90,6 +90,16 @@ func (f *Flows) Forgotten() Forgotten { return f.forgot }
 // Add takes the next packet of a capture, and sets its Analysis.
 func (f *Flows) Add(p *Packet) {
 	p.Analysis = Analysis{At: -1}
+	if p.Sealed.Present {
+		if !f.sealed(p) {
+			return
+		}
+		defer func() {
+			if p.Conn != nil {
+				p.Conn.Sealed[p.From].add(p, &f.budget)
+			}
+		}()
+	}
 	if p.Err != nil || !p.HasBTH {
 		f.malformed(p)
 		return

@@ -89,6 +89,8 @@ func FuzzCapture(f *testing.F) {
 		_ = w.Flush()
 		f.Add(ng.Bytes())
 	}
+	sealed, log := conversation(f)
+	f.Add(withSecrets(f, sealed, log))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		source, err := dissect.OpenFile(bytes.NewReader(b))
 		if err != nil {

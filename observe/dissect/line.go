@@ -27,7 +27,16 @@ func (p *Packet) connName() string {
 // Summary says what a packet is, without where it comes from.
 func Summary(p *Packet) string {
 	var b strings.Builder
-	if p.Err != nil {
+	switch {
+	case p.closed():
+		p.Sealed.brief(&b)
+		p.notes(&b)
+		return b.String()
+	case p.Err != nil && p.Sealed.Present && !p.Sealed.Opened && p.Sealed.IV != 0:
+		p.Sealed.brief(&b)
+		fmt.Fprintf(&b, "  [malformed: %v]", p.Err)
+		return b.String()
+	case p.Err != nil:
 		p.brief(&b)
 		fmt.Fprintf(&b, "  [malformed: %s]", strings.TrimPrefix(p.Err.Error(), "rocev2: "))
 		return b.String()
@@ -146,11 +155,17 @@ func (p *Packet) notes(b *strings.Builder) {
 // again, what is missing, congestion.
 func (p *Packet) Notes() (notes []string) {
 	add := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }
-	switch p.ICRC {
-	case ICRCBad:
+	switch {
+	case p.ICRC == ICRCBad:
 		add("BAD ICRC: receivers drop it")
-	case ICRCUnknown:
+	case p.ICRC == ICRCUnknown && p.Cut:
 		add("cut at %d of %d bytes", len(p.raw), p.Length)
+	}
+	if note := p.Sealed.note(); note != "" {
+		add("%s", note)
+	}
+	if p.Flags&Replayed != 0 {
+		add("replayed: its IV has come before, receivers drop it")
 	}
 	if p.Flags&Retransmitted != 0 {
 		text := "retransmitted"

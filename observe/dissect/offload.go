@@ -48,7 +48,7 @@ func (d *decoder) segments(head, b []byte, length, size int, p *Packet, each fun
 		if start < len(b) {
 			captured = b[start:min(len(b), start+n)]
 		}
-		d.packet(p, head, captured, n, id+uint16(i))
+		d.one(p, head, captured, n, id+uint16(i))
 		p.Segment, p.Segments = i+1, count
 		if err := each(); err != nil {
 			return err

@@ -36,6 +36,8 @@ type Packet struct {
 	IP      IP
 	SrcPort uint16
 
+	Sealed Sealed // what is to be said of it if it is sealed
+
 	// Segment and Segments tell of segmentation offload. The frame was
 	// captured before the network adapter cut it, or after it was put
 	// together. The packet is number Segment of its Segments, from 1.
@@ -54,7 +56,8 @@ type Packet struct {
 	Value      uint32 // the ICRC, as Wireshark shows it: its 4 bytes as a big-endian number
 	ICRC       Verdict
 
-	// Err says why the packet is malformed: no receiver takes it.
+	// Err says why the packet is malformed: no receiver takes it. Of a
+	// sealed packet it also says why it is not opened, see Malformed.
 	Err error
 
 	// MAD is the management datagram, of packets to QP 0 and 1. Of those of
@@ -96,6 +99,9 @@ func (p *Packet) Has(s rocev2.HeaderSet) bool { return p.Err == nil && p.Info().
 type decoder struct {
 	scratch []byte // a whole datagram
 	padded  []byte // a packet that was cut off, filled up
+	opened  []byte // what was in sealed packets of a frame
+	inner   []byte // headers of one of them
+	keys    *Keys
 }
 
 // decode calls each for every RoCEv2 packet in a frame: p, filled in anew. It
@@ -112,7 +118,8 @@ func (d *decoder) decode(f *Frame, p *Packet, each func() error) (found bool, er
 		return false, nil
 	}
 	p.SrcPort = be.Uint16(udp)
-	p.Segment, p.Segments = 0, 0
+	p.Segment, p.Segments, p.Sealed = 0, 0, Sealed{}
+	d.opened = d.opened[:0]
 	length := int(be.Uint16(udp[4:]))
 	if length < 8 || h.header+length > h.total {
 		d.malformed(p, udp[8:], len(udp)-8, ErrUDP)
@@ -127,13 +134,26 @@ func (d *decoder) decode(f *Frame, p *Packet, each func() error) (found bool, er
 	if f.Segment > 0 && f.Segment < length-8 {
 		return true, d.segments(head, data, length-8, f.Segment, p, each)
 	}
-	d.packet(p, head, data, length-8, h.ID)
-	if p.ICRC != ICRCGood && length-8 > rocev2.BTHLen {
+	if size := sealedSize(data, length-8); size > 0 {
+		return true, d.segments(head, data, length-8, size, p, each)
+	}
+	d.one(p, head, data, length-8, h.ID)
+	if !p.Sealed.Present && p.ICRC != ICRCGood && length-8 > rocev2.BTHLen {
 		if size := d.segmentSize(head, data, length-8, h.ID); size > 0 {
 			return true, d.segments(head, data, length-8, size, p, each)
 		}
 	}
 	return true, each()
+}
+
+// one fills in one packet, as packet does, which may be sealed.
+func (d *decoder) one(p *Packet, head, b []byte, length int, id uint16) {
+	p.Sealed = Sealed{}
+	if isSealed(b) {
+		d.sealed(p, head, b, length)
+		return
+	}
+	d.packet(p, head, b, length, id)
 }
 
 // malformed fills in a packet that cannot be parsed.

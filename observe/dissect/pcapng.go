@@ -16,6 +16,7 @@ const (
 	ngPacket    = 2 // obsolete
 	ngSimple    = 3
 	ngEnhanced  = 6
+	ngSecrets   = 10
 	ngByteOrder = 0x1a2b3c4d
 
 	ngOptionEnd     = 0
@@ -27,6 +28,9 @@ const (
 	maxBlock      = 1 << 24 // of blocks that are skipped, too
 	maxInterfaces = 4096    // of a section
 	maxIDB        = 1 << 16 // bytes
+
+	// ngKeyLog is the type of secrets that are a key log of TLS.
+	ngKeyLog = 0x544c534b
 )
 
 // ngInterface is what frames of an interface need.
@@ -130,6 +134,8 @@ func (f *file) block(to *Frame, kind, n uint32) (frame bool, err error) {
 		}
 		stamp := uint64(f.order.Uint32(h[4:]))<<32 | uint64(f.order.Uint32(h[8:]))
 		return true, f.frame(to, id, stamp, f.order.Uint32(h[12:]), f.order.Uint32(h[16:]), n-20)
+	case kind == ngSecrets && n >= 12:
+		return false, f.secrets(n)
 	case kind == ngSimple && n >= 8:
 		h := f.head[:4]
 		if err := f.whole(h); err != nil {
@@ -145,6 +151,29 @@ func (f *file) block(to *Frame, kind, n uint32) (frame bool, err error) {
 		return false, f.wrongBlock(kind, n+8)
 	}
 	return false, f.skip(n)
+}
+
+// secrets reads a decryption secrets block, of which n bytes are left: keys of
+// connections whose packets follow.
+func (f *file) secrets(n uint32) error {
+	h := f.head[:8]
+	if err := f.whole(h); err != nil {
+		return err
+	}
+	n -= 8
+	size := f.order.Uint32(h[4:])
+	if size > n-4 {
+		return f.wrong(fmt.Errorf("secrets of %d bytes in a block of %d: the file is damaged", size, n+16))
+	}
+	if f.order.Uint32(h) != ngKeyLog || f.keys == nil {
+		return f.skip(n)
+	}
+	text := make([]byte, size)
+	if err := f.whole(text); err != nil {
+		return err
+	}
+	f.keys.Add(text, "secrets of the capture")
+	return f.skip(n - size)
 }
 
 // frame reads the data of a frame, and skips the rest of its block, of which n

@@ -72,6 +72,7 @@ type file struct {
 
 	ng         bool
 	interfaces []ngInterface
+	keys       *Keys // nil: of no use
 }
 
 // OpenFile reads a capture file, pcap or pcapng. It reads the file's header at

@@ -1,9 +1,11 @@
 package dissect
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -18,6 +20,7 @@ type Stats struct {
 	Malformed      uint64
 	Marked         uint64 // congestion experienced
 	Offloaded      uint64 // packets that were captured before segmentation
+	Sealed         SealedStats
 	First, Last    time.Duration
 	opcodes        [256]OpcodeStats
 	first          bool
@@ -44,9 +47,12 @@ func (s *Stats) Add(p *Packet) {
 	case ICRCBad:
 		s.Bad++
 	default:
-		s.Unknown++
+		if p.Cut || !p.Sealed.Present {
+			s.Unknown++
+		}
 	}
-	if p.Err != nil {
+	s.Sealed.add(p)
+	if p.Malformed() {
 		s.Malformed++
 	}
 	if p.IP.ECN() == 3 {
@@ -106,6 +112,7 @@ func WriteStats(w io.Writer, s *Stats, f *Flows) error {
 			fmt.Fprintf(w, "; %d %s", c.n, c.text)
 		}
 	}
+	s.Sealed.text(w)
 	fmt.Fprint(w, "\n\n")
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprint(t, "opcode\tpackets\tbytes\tpayload\tretransmitted\tbad ICRC\tmalformed\t\n")
@@ -133,7 +140,10 @@ func writeConnectionStats(w io.Writer, s *Stats, f *Flows) error {
 	if o := f.Forgotten(); o.Connections > 0 {
 		writeSide(t, "others", fmt.Sprintf("%d connections", o.Connections), &o.Counters)
 	}
-	return t.Flush()
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	return writeSealed(w, s.connections(f))
 }
 
 func writeSide(w io.Writer, name, from string, s *Counters) {
@@ -161,7 +171,7 @@ func WriteConnections(w io.Writer, s *Stats, f *Flows) error {
 		sum := c.Totals()
 		fmt.Fprintf(t, "%s\t%v\t%v\t%s\t%v\t%s\t%s\t%s\t%s\t%d\t%d\t%s\t\n", c.Name(), c.Service,
 			c.A.Addr, qpnText(c.A), c.B.Addr, qpnText(c.B), orDash(c.MTU), Seconds(c.First), Seconds(c.Last),
-			sum.Packets+sum.Responses+c.Management+c.CNPs, sum.Payload+sum.ResponsePayload, stateText(c))
+			sum.Packets+sum.Responses+c.Management+c.CNPs+c.unopened(), sum.Payload+sum.ResponsePayload, stateText(c))
 	}
 	if err := t.Flush(); err != nil {
 		return err
@@ -188,11 +198,12 @@ func orDash(n int) string {
 }
 
 func stateText(c *Connection) string {
-	switch {
-	case c.State == StateUnmanaged:
-		return "-"
-	case c.Purpose == "":
-		return c.State.String()
+	text := c.State.String()
+	if c.Purpose != "" && c.State != StateUnmanaged {
+		text += " " + c.Purpose
 	}
-	return c.State.String() + " " + c.Purpose
+	if c.wasSealed() {
+		text = strings.TrimPrefix(text+", sealed", ", ")
+	}
+	return cmp.Or(text, "-")
 }

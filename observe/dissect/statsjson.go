@@ -59,6 +59,8 @@ type connectionJSON struct {
 	BadICRC    uint64     `json:"bad_icrc"`
 	Malformed  uint64     `json:"malformed"`
 	Requests   []sideJSON `json:"requests"`
+
+	Sealed []sealedJSON `json:"sealed,omitempty"`
 }
 
 type opcodeJSON struct {
@@ -103,7 +105,7 @@ func connectionsJSON(s *Stats, f *Flows) []connectionJSON {
 			ID: c.ID, Service: c.Service.String(), A: endOf(c.A), B: endOf(c.B), MTU: c.MTU,
 			State: c.State.String(), Purpose: c.Purpose, First: c.First.Seconds(), Last: c.Last.Seconds(),
 			Management: c.Management, CNPs: c.CNPs, Marked: c.Marked, BadICRC: c.BadICRC, Malformed: c.Malformed,
-			Requests: []sideJSON{},
+			Requests: []sideJSON{}, Sealed: sealedSides(c),
 		}
 		for i := range c.Requests {
 			if s := &c.Requests[i].Counters; s.Packets+s.Responses > 0 {
@@ -123,13 +125,17 @@ func WriteStatsJSON(w io.Writer, s *Stats, f *Flows) error {
 		opcodes = append(opcodes, opcodeJSON{o.Opcode.String(), o.Packets, o.Bytes, o.Payload, o.Retransmitted, o.BadICRC, o.Other})
 	}
 	forgotten := f.Forgotten()
-	return json.NewEncoder(w).Encode(map[string]any{
+	all := map[string]any{
 		"packets": s.Packets, "bytes": s.Bytes, "duration": s.Duration().Seconds(),
 		"icrc":      map[string]uint64{"good": s.Good, "bad": s.Bad, "unknown": s.Unknown},
 		"malformed": s.Malformed, "ecn_marked": s.Marked, "offloaded": s.Offloaded,
 		"opcodes": opcodes, "connections": connectionsJSON(s, f),
 		"forgotten": map[string]any{"connections": forgotten.Connections, "requests": sideOf("", &forgotten.Counters)},
-	})
+	}
+	if s.Sealed.Packets > 0 {
+		all["sealed"] = s.Sealed.json()
+	}
+	return json.NewEncoder(w).Encode(all)
 }
 
 // WriteConnectionsJSON writes what WriteConnections lists, one JSON object in a

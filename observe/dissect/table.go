@@ -38,6 +38,8 @@ func (f *Flows) drop(c *Connection) {
 	f.notLonely(c)
 	f.unlink(c)
 	f.live--
+	f.budget += c.Sealed[0].held() + c.Sealed[1].held()
+	c.Sealed[0].ivs, c.Sealed[1].ivs = [2]*ivs{}, [2]*ivs{}
 	c.gone = true
 	for i := range c.Requests {
 		s := &c.Requests[i]
@@ -102,6 +104,9 @@ func (f *Flows) merge(c *Connection, to end) {
 	o.Marked += c.Marked
 	o.BadICRC += c.BadICRC
 	o.Malformed += c.Malformed
+	for i := range c.Sealed { // A of c sends as the side of o that to is
+		o.Sealed[i^to.from].merge(&c.Sealed[i], &f.budget)
+	}
 	o.counted = o.counted || c.counted
 	o.MTU = max(o.MTU, c.MTU)
 	o.First = min(o.First, c.First)

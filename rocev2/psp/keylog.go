@@ -50,8 +50,8 @@ var (
 	errLogKey     = errors.New("psp: the third field is a key of 32 or 64 hexadecimal digits")
 )
 
-// ParseKeyLog reads a line of a key log, without its end. It reports false for a
-// line with another label, which it does not look at.
+// ParseKeyLog reads a line of a key log, without its end. It reports false for
+// a line with another label, which it does not look at.
 func ParseKeyLog(line []byte) (k LoggedKey, ours bool, err error) {
 	line = bytes.TrimSuffix(line, []byte("\r"))
 	label, rest, _ := bytes.Cut(line, []byte(" "))
