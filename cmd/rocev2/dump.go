@@ -30,6 +30,7 @@ type dumpFlags struct {
 	arrows      int
 	columns     int
 	write       string
+	keys        string
 	scenario    string
 }
 
@@ -50,6 +51,11 @@ capture has none of it, by the PSNs that one side acknowledges to the other.
 The ICRC is checked with the IP header of the packet. Where a host captured its
 own packets before segmentation offload, the buffers are taken apart again.
 
+Packets of secured connections are sealed. Everybody sees the queue pair that
+they go to, which of its keys they have (key), their number (iv) and their
+length. With --keys, a key log, they are opened and shown as others are: the
+programs write one where their TLS configuration has a KeyLogWriter.
+
 The filter chooses what is shown. The analysis sees all packets.`
 
 const dumpExample = `  rocev2 dump trace.pcapng                             a line for each packet
@@ -61,6 +67,7 @@ const dumpExample = `  rocev2 dump trace.pcapng                             a li
   rocev2 dump trace.pcap --chart seq.svg               the same as a picture
   rocev2 dump trace.pcap --scenario again.toml         play it in virtual time: rocev2 sim again.toml
   rocev2 dump trace.pcap --json | jq '."infiniband.bth.psn"'
+  rocev2 dump trace.pcap --keys keys.log               open what is sealed
   sudo rocev2 dump -i eth0 -f 'host 192.0.2.7'         live
   rocev2 pingpong --pcap - 192.0.2.7 | rocev2 dump -   own packets, without privileges`
 
@@ -95,6 +102,7 @@ func newDump(io streams) *cobra.Command {
 	fs.IntVar(&f.arrows, "arrows", dissect.DefaultArrows, "draw at most `N` arrows")
 	fs.IntVar(&f.columns, "columns", 100, "draw --chart - in `N` columns")
 	fs.StringVar(&f.scenario, "scenario", "", "write the flows, losses and marks of what fits to `FILE` as a scenario for rocev2 sim, instead of lines; - prints it")
+	fs.StringVar(&f.keys, "keys", "", "open sealed packets with the keys in `FILE`, a key log that may still be written")
 	fs.StringVarP(&f.write, "write", "w", "", "write the frames of the packets that fit to `FILE` as pcapng, instead of lines")
 	return cmd
 }
@@ -166,7 +174,11 @@ func (f *dumpFlags) run(ctx context.Context, s streams, args []string) error {
 	if f.scenario != "" {
 		d.replay = replay.New()
 	}
-	reading := d.read(ctx, dissect.New(source, dissect.Limits{}))
+	capture := dissect.New(source, dissect.Limits{})
+	if err := d.follow(capture.Keys()); err != nil {
+		return err
+	}
+	reading := d.read(ctx, capture)
 	if reading != nil {
 		reading = fmt.Errorf("%s: %w", name, reading)
 	}

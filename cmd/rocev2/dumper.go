@@ -137,6 +137,7 @@ func (d *dumper) end() error {
 		}
 		fmt.Fprintf(d.err, "%d frames: %s\n", frames, what)
 	}
+	d.reportKeys()
 	return errors.Join(errs...)
 }
 

@@ -35,6 +35,9 @@ type Keys struct {
 	serial  uint32
 }
 
+// KeyLabel begins the lines of a key log that Keys takes.
+const KeyLabel = psp.KeyLogLabel
+
 // storedKey is a key without a pointer: there may be many.
 type storedKey struct {
 	receiver [16]byte
