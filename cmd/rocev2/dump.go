@@ -31,6 +31,7 @@ type dumpFlags struct {
 	columns     int
 	write       string
 	keys        string
+	plain       bool
 	scenario    string
 }
 
@@ -52,8 +53,8 @@ The ICRC is checked with the IP header of the packet. Where a host captured its
 own packets before segmentation offload, the buffers are taken apart again.
 
 Packets of secured connections are sealed. Everybody sees the queue pair that
-they go to, which of its keys they have (key), their number (iv) and their
-length. With --keys, a key log, they are opened and shown as others are: the
+they go to, which of its keys they have (generation), their number (iv) and
+their length. With --keys, a key log, they are opened and shown as others are: the
 programs write one where their TLS configuration has a KeyLogWriter.
 
 The filter chooses what is shown. The analysis sees all packets.`
@@ -104,6 +105,7 @@ func newDump(io streams) *cobra.Command {
 	fs.StringVar(&f.scenario, "scenario", "", "write the flows, losses and marks of what fits to `FILE` as a scenario for rocev2 sim, instead of lines; - prints it")
 	fs.StringVar(&f.keys, "keys", "", "open sealed packets with the keys in `FILE`, a key log that may still be written")
 	fs.StringVarP(&f.write, "write", "w", "", "write the frames of the packets that fit to `FILE` as pcapng, instead of lines")
+	fs.BoolVar(&f.plain, "plain", false, "with --write, write what was opened as if it had come in clear, for Wireshark: the file has the secrets")
 	return cmd
 }
 
@@ -136,6 +138,8 @@ func (f *dumpFlags) check(args []string) error {
 		return usagef("--arrows %d: write a number from 1 to 100000", f.arrows)
 	case f.columns < 60 || f.columns > 1000:
 		return usagef("--columns %d: write a number from 60 to 1000", f.columns)
+	case f.plain && f.write == "":
+		return usagef("--plain is for --write: it says how that writes what was opened")
 	case f.stats != "" && f.stats != statsText && f.stats != statsJSON:
 		return usagef("--stats=%s: write --stats or --stats=json", f.stats)
 	case f.json && (f.verbose || f.hex):

@@ -197,8 +197,13 @@ func (d *dumper) create(name string) (err error) {
 	return nil
 }
 
-// writeFrame writes the frame that a packet came in, once.
+// writeFrame writes the frame that a packet came in, once, or the packet that
+// was opened.
 func (d *dumper) writeFrame(p *dissect.Packet) error {
+	if d.plain && p.Sealed.Opened {
+		d.line = p.AppendPlain(d.line[:0])
+		return d.ng.Write(&dissect.Frame{Time: p.Time, Link: dissect.LinkRaw, Data: d.line})
+	}
 	if p.Number == d.wrote {
 		return nil
 	}

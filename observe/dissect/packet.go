@@ -99,8 +99,7 @@ func (p *Packet) Has(s rocev2.HeaderSet) bool { return p.Err == nil && p.Info().
 type decoder struct {
 	scratch []byte // a whole datagram
 	padded  []byte // a packet that was cut off, filled up
-	opened  []byte // what was in sealed packets of a frame
-	inner   []byte // headers of one of them
+	opened  []byte // what was in sealed packets of a frame, and their headers
 	keys    *Keys
 }
 

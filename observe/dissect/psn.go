@@ -15,6 +15,7 @@ type Side struct {
 	una       rocev2.PSN // the oldest that is not acknowledged
 	firstUna  bool       // una was learned, from a response or from connection management
 	cause     string     // of what is sent again: "nak" or "rnr", until something new is sent
+	blind     bool       // what came before the next packet could not be read
 	looseRead bool       // next is after a READ whose number of PSNs is not known
 	readBytes int64      // of that READ
 	sent      ring
@@ -120,7 +121,7 @@ func (f *Flows) request(c *Connection, p *Packet) {
 	s.Payload += uint64(p.PayloadLen)
 	if !s.started {
 		s.begin(psn)
-		s.firstUna = false
+		s.firstUna, s.blind = false, false
 	}
 	if s.looseRead && psn != s.next {
 		s.settleRead(c, psn)

@@ -9,6 +9,9 @@ func (f *Flows) response(c *Connection, p *Packet) {
 	s.ResponseBytes += uint64(p.Length)
 	s.ResponsePayload += uint64(p.PayloadLen)
 	psn := p.Wire.BTH.PSN
+	if !s.started && s.blind {
+		return // it answers what could not be read
+	}
 	if !s.started {
 		// The capture has none of the requests. The response tells
 		// where they are.

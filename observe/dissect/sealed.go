@@ -25,7 +25,8 @@ type Sealed struct {
 	// It is nil for one that is malformed.
 	Closed error
 
-	key uint32 // the serial number of the key that has opened it
+	key  uint32 // the serial number of the key that has opened it
+	head []byte // headers of IP and UDP, if it is opened
 
 	// ICRC says whether the ICRC in it is right. Receivers do not look at
 	// it: an address that was translated on the way makes it wrong.
@@ -119,15 +120,62 @@ func (d *decoder) inside(p *Packet, head, plain []byte) {
 	}
 	// The ICRC is that of the UDP header inside, and of an Identification
 	// of 0.
-	inner := append(d.inner[:0], head[:len(head)-udp]...)
-	d.inner = append(inner, plain[:udp]...)
+	at := len(d.opened)
+	d.opened = append(append(d.opened, head[:len(head)-udp]...), plain[:udp]...)
+	s.head = d.opened[at:]
 	id := p.IP.ID
-	d.packet(p, d.inner, plain[udp:], len(plain)-udp, 0)
+	d.packet(p, s.head, plain[udp:], len(plain)-udp, 0)
 	p.IP.ID = id
 	s.ICRC = p.ICRC
 	if p.ICRC == ICRCBad {
 		p.ICRC = ICRCGood // what a receiver makes of it
 	}
+}
+
+// AppendPlain appends an IP packet with what is in an opened packet, as it would
+// have been sent in clear: its ICRC fits. Of other packets it appends nothing.
+func (p *Packet) AppendPlain(b []byte) []byte {
+	head := p.Sealed.head
+	if len(head) == 0 || p.IP.Options {
+		return b
+	}
+	const udp = 8
+	begin := len(b)
+	b = append(append(b, head...), p.raw...)
+	ip, rest := b[begin:begin+len(head)-udp], b[begin+len(head)-udp:]
+	be.PutUint16(rest[6:], 0)
+	var addresses []byte
+	if ip[0]>>4 == 4 {
+		be.PutUint16(ip[2:], uint16(len(ip)+len(rest)))
+		be.PutUint16(ip[4:], 0)
+		be.PutUint16(ip[10:], 0)
+		be.PutUint16(ip[10:], ^checksum(0, ip))
+		addresses = ip[12:20]
+	} else {
+		be.PutUint16(ip[4:], uint16(len(rest)))
+		addresses = ip[8:40]
+	}
+	sum := checksum(checksum(protoUDP, be.AppendUint16(nil, uint16(len(rest)))), addresses)
+	if sum = ^checksum(sum, rest); sum == 0 {
+		sum = 0xffff // 0 means none (RFC 768)
+	}
+	be.PutUint16(rest[6:], sum)
+	return b
+}
+
+// checksum adds b to an Internet checksum (RFC 1071).
+func checksum(sum uint16, b []byte) uint16 {
+	n := uint32(sum)
+	for ; len(b) > 1; b = b[2:] {
+		n += uint32(be.Uint16(b))
+	}
+	if len(b) == 1 {
+		n += uint32(b[0]) << 8
+	}
+	for n > 0xffff {
+		n = n&0xffff + n>>16
+	}
+	return uint16(n)
 }
 
 // closed reports whether the packet is sealed, and stays so.
@@ -139,7 +187,7 @@ func (p *Packet) Malformed() bool { return p.Err != nil && !p.closed() }
 
 // brief writes what everybody sees of a sealed packet.
 func (s *Sealed) brief(b *strings.Builder) {
-	fmt.Fprintf(b, "%-22s qp %v key %d iv %d len %d", "SEALED "+strings.TrimPrefix(s.Version.String(), "AES-"), s.QPN(), s.Generation(), s.IV, s.Length)
+	fmt.Fprintf(b, "%-22s qp %v generation %d iv %d len %d", "SEALED "+strings.TrimPrefix(s.Version.String(), "AES-"), s.QPN(), s.Generation(), s.IV, s.Length)
 }
 
 // note says in short what is to be said of a sealed packet.
@@ -166,7 +214,7 @@ func (s *Sealed) detail(row rowFunc) {
 	if !s.Present {
 		return
 	}
-	row("PSP", "%v, SPI 0x%08x: qp %v, key %d, IV %d, %d B after the header in clear%s", s.Version, s.SPI, s.QPN(), s.Generation(), s.IV, s.CryptOffset,
+	row("PSP", "%v, SPI 0x%08x: qp %v, generation %d, IV %d, %d B after the header in clear%s", s.Version, s.SPI, s.QPN(), s.Generation(), s.IV, s.CryptOffset,
 		set(bitName{s.Sample, "sample"}, bitName{s.Drop, "drop"}, bitName{s.Virtual, fmt.Sprintf("cookie %#x", s.Cookie)}))
 	state := "opened"
 	switch {

@@ -9,6 +9,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/gopacket"
+	"github.com/google/gopacket/layers"
+
 	"github.com/gosoftroce/rocev2/observe/dissect"
 	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/rocev2/psp"
@@ -112,14 +115,14 @@ func TestSealedClosed(t *testing.T) {
 	c, _ := conversation(t)
 	all, capture := opened(t, c, "")
 	want := []string{
-		"c1   SEALED GCM-128         qp 0x000020 key 0 iv 1 len 64  [no key]",
-		"c1   SEALED GCM-128         qp 0x000020 key 0 iv 2 len 64  [no key]",
-		"c2   SEALED GCM-256         qp 0x000010 key 0 iv 1 len 60  [no key]",
-		"c1   SEALED GCM-128         qp 0x000020 key 0 iv 5 len 60  [no key]  [gap: 2 missing]",
-		"c1   SEALED GCM-128         qp 0x000020 key 0 iv 1 len 64  [no key]  [replayed: its IV has come before, receivers drop it]",
-		"c1   SEALED GCM-128         qp 0x000020 key 0 iv 5 len 60  [no key]  [replayed: its IV has come before, receivers drop it]",
-		"c1   SEALED GCM-128         qp 0x000020 key 1 iv 1 len 72  [no key]",
-		"c2   SEALED GCM-256         qp 0x000010 key 0 iv 2 len 60  [no key]",
+		"c1   SEALED GCM-128         qp 0x000020 generation 0 iv 1 len 64  [no key]",
+		"c1   SEALED GCM-128         qp 0x000020 generation 0 iv 2 len 64  [no key]",
+		"c2   SEALED GCM-256         qp 0x000010 generation 0 iv 1 len 60  [no key]",
+		"c1   SEALED GCM-128         qp 0x000020 generation 0 iv 5 len 60  [no key]  [gap: 2 missing]",
+		"c1   SEALED GCM-128         qp 0x000020 generation 0 iv 1 len 64  [no key]  [replayed: its IV has come before, receivers drop it]",
+		"c1   SEALED GCM-128         qp 0x000020 generation 0 iv 5 len 60  [no key]  [replayed: its IV has come before, receivers drop it]",
+		"c1   SEALED GCM-128         qp 0x000020 generation 1 iv 1 len 72  [no key]",
+		"c2   SEALED GCM-256         qp 0x000010 generation 0 iv 2 len 60  [no key]",
 	}
 	if len(all) != len(want) {
 		t.Fatalf("%d packets, want %d", len(all), len(want))
@@ -154,7 +157,7 @@ func TestSealedOpened(t *testing.T) {
 		"c1   RC_ACK                 qp 0x000010 psn 100 msn 1  #1 SEND 8 B  completes #1 after 20.0 µs  [opened]",
 		"c1   RC_SEND_ONLY           qp 0x000020 psn 103 len 4  #2 SEND 4 B  [opened]  [gap: 2 missing]",
 		"c1   RC_SEND_ONLY           qp 0x000020 psn 100 len 8  [opened]  [replayed: its IV has come before, receivers drop it]",
-		"c1   SEALED GCM-128         qp 0x000020 key 0 iv 5 len 60  [malformed: " + dissect.ErrBadICV.Error() + "]",
+		"c1   SEALED GCM-128         qp 0x000020 generation 0 iv 5 len 60  [malformed: " + dissect.ErrBadICV.Error() + "]",
 		"c1   RC_SEND_ONLY           qp 0x000020 psn 104 len 16  #3 SEND 16 B  [opened]",
 		"c1   RC_ACK                 qp 0x000010 psn 104 msn 1  #3 SEND 16 B  completes 2 messages to #3  rtt 10.0 µs  [opened]",
 	}
@@ -348,6 +351,56 @@ func TestSealedOffload(t *testing.T) {
 				if with && (p.Wire.BTH.PSN != rocev2.PSN(20+i) || p.Sealed.ICRC != dissect.ICRCGood) {
 					t.Errorf("packet %d: %s", i, p.line)
 				}
+			}
+		}
+	}
+}
+
+// TestAppendPlain: an opened packet can be written as one in clear, whose ICRC
+// and checksums fit.
+func TestAppendPlain(t *testing.T) {
+	t.Parallel()
+	for _, hosts := range [][2]netip.Addr{{hostA, hostB}, {six1, six2}} {
+		s := newSealer(t, qpB, psp.GCM256)
+		c := &traffic{}
+		c.sealed(s, hosts[0], hosts[1], sendTo(7, "some text"))
+		c.frames[0].Data[1] |= 2 // the network says something in the header
+		capture := dissect.New(c, dissect.Limits{})
+		capture.Keys().Add([]byte(s.line(hosts[1])), "keys")
+		p, err := capture.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		plain := p.AppendPlain(nil)
+		again := &traffic{}
+		again.add(dissect.LinkRaw, plain)
+		got, _ := opened(t, again, "")
+		if got[0].Sealed.Present || got[0].ICRC != dissect.ICRCGood || got[0].Wire.BTH.PSN != 7 || !bytes.HasPrefix(got[0].Wire.Payload, []byte("some text")) {
+			t.Errorf("%s", got[0].line)
+		}
+		packet := gopacket.NewPacket(plain, map[bool]gopacket.Decoder{true: layers.LayerTypeIPv4, false: layers.LayerTypeIPv6}[hosts[0].Is4()], gopacket.Default)
+		udp := packet.TransportLayer().(*layers.UDP)
+		sum := udp.Checksum
+		if err := udp.SetNetworkLayerForChecksum(packet.NetworkLayer()); err != nil {
+			t.Fatal(err)
+		}
+		b := gopacket.NewSerializeBuffer()
+		if err := gopacket.SerializeLayers(b, gopacket.SerializeOptions{ComputeChecksums: true}, udp, gopacket.Payload(udp.Payload)); err != nil {
+			t.Fatal(err)
+		}
+		if udp.Checksum != sum {
+			t.Errorf("UDP checksum %#x, want %#x", sum, udp.Checksum)
+		}
+		if v4, ok := packet.NetworkLayer().(*layers.IPv4); ok {
+			sum := v4.Checksum
+			if err := v4.SerializeTo(gopacket.NewSerializeBuffer(), gopacket.SerializeOptions{ComputeChecksums: true}); err != nil || v4.Checksum != sum {
+				t.Errorf("IP checksum %#x, want %#x: %v", sum, v4.Checksum, err)
+			}
+		}
+		if c, _ := conversation(t); true {
+			p, err := dissect.New(c, dissect.Limits{}).Next()
+			if err != nil || p.AppendPlain(nil) != nil {
+				t.Error("a packet that is not opened was written")
 			}
 		}
 	}

@@ -170,6 +170,7 @@ func (s *SealedSide) replays(p *Sealed) bool {
 func (f *Flows) blind(c *Connection) {
 	for i := range c.Requests {
 		s := &c.Requests[i]
+		s.blind = true
 		if !s.started {
 			continue
 		}
