@@ -34,7 +34,8 @@ type Dialer struct {
 	// transport/psp). The listener needs a TLS configuration, too. A
 	// ServerName of "" stands for the host that is dialled. There is no
 	// falling back: what cannot be secured is an error. A Device of the
-	// program's needs verbs.Config.Sealing.
+	// program's needs verbs.Config.Sealing. A KeyLogWriter gets the keys of
+	// the packets, too: with them, rocev2 dump opens a capture.
 	TLS *tls.Config
 
 	// PrivateData is for the listener, at most 40 bytes; 56 if Foreign. It

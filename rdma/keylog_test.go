@@ -82,8 +82,8 @@ func (n *tappedNet) talk(t *testing.T) {
 }
 
 // TestKeyLogOpens: with what the KeyLogWriter has got, every sealed packet of a
-// capture can be opened by anybody who knows the format; each has the text, the
-// queue pair and the ICRC that it should have.
+// capture can be opened by code that knows the format alone; each has the text,
+// the queue pair and the ICRC that it should have.
 func TestKeyLogOpens(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -52,7 +52,7 @@ capture has none of it, by the PSNs that one side acknowledges to the other.
 The ICRC is checked with the IP header of the packet. Where a host captured its
 own packets before segmentation offload, the buffers are taken apart again.
 
-Packets of secured connections are sealed. Everybody sees the queue pair that
+Packets of secured connections are sealed. They still show the queue pair that
 they go to, which of its keys they have (generation), their number (iv) and
 their length. With --keys, a key log, they are opened and shown as others are: the
 programs write one where their TLS configuration has a KeyLogWriter.

@@ -359,13 +359,19 @@ func TestDumpDocumentation(t *testing.T) {
 	shown := 0
 	for i, block := range strings.Split(string(text), "```\n") {
 		command, want, _ := strings.Cut(block, "\n")
-		args, ok := strings.CutPrefix(command, "$ rocev2 dump rocev2/testdata/golden/")
-		if i%2 == 0 || !ok {
+		args, ok := strings.CutPrefix(command, "$ rocev2 dump ")
+		if i%2 == 0 || !ok || !strings.Contains(args, "/testdata/") {
 			continue
 		}
 		shown++
 		args, filter, quoted := strings.Cut(args, " -f '")
-		list := append([]string{"dump"}, strings.Fields(goldenDir+args)...)
+		list := []string{"dump"}
+		for _, arg := range strings.Fields(args) {
+			if strings.Contains(arg, "/testdata/") {
+				arg = "../../" + arg
+			}
+			list = append(list, arg)
+		}
 		if quoted {
 			list = append(list, "-f", strings.TrimSuffix(filter, "'"))
 		}
@@ -379,7 +385,7 @@ func TestDumpDocumentation(t *testing.T) {
 			}
 		}
 	}
-	if shown != 5 {
-		t.Errorf("%d examples, want 5", shown)
+	if shown != 7 {
+		t.Errorf("%d examples, want 7", shown)
 	}
 }

@@ -25,7 +25,7 @@ const (
 	securedKeys    = "../../observe/dissect/testdata/secured.keys"
 )
 
-// Without keys, dump says what everybody sees, and how to see more.
+// Without keys, dump says what can be seen, and how to see more.
 func TestDumpSealed(t *testing.T) {
 	t.Parallel()
 	r := invoke(t.Context(), "dump", securedCapture)

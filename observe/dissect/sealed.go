@@ -9,8 +9,8 @@ import (
 	"github.com/gosoftroce/rocev2/rocev2/psp"
 )
 
-// Sealed is what a packet that is sealed shows (package rocev2/psp): everybody
-// sees its header and its length, and with a key what is in it.
+// Sealed is what a packet that is sealed shows (package rocev2/psp): its header
+// and its length, and with a key what is in it.
 type Sealed struct {
 	Present bool // the packet is sealed
 	psp.Header
@@ -132,8 +132,9 @@ func (d *decoder) inside(p *Packet, head, plain []byte) {
 	}
 }
 
-// AppendPlain appends an IP packet with what is in an opened packet, as it would
-// have been sent in clear: its ICRC fits. Of other packets it appends nothing.
+// AppendPlain appends an IP packet with what is in an opened packet, as it
+// would have been sent in clear: its ICRC fits. Of other packets it appends
+// nothing.
 func (p *Packet) AppendPlain(b []byte) []byte {
 	head := p.Sealed.head
 	if len(head) == 0 || p.IP.Options {
@@ -185,7 +186,7 @@ func (p *Packet) closed() bool { return p.Sealed.Closed != nil }
 // packet that is not opened has an Err, and is none of them.
 func (p *Packet) Malformed() bool { return p.Err != nil && !p.closed() }
 
-// brief writes what everybody sees of a sealed packet.
+// brief writes what a sealed packet shows without a key.
 func (s *Sealed) brief(b *strings.Builder) {
 	fmt.Fprintf(b, "%-22s qp %v generation %d iv %d len %d", "SEALED "+strings.TrimPrefix(s.Version.String(), "AES-"), s.QPN(), s.Generation(), s.IV, s.Length)
 }
@@ -209,7 +210,7 @@ func (s *Sealed) note() string {
 	return ""
 }
 
-// detail writes all that everybody sees of a sealed packet.
+// detail writes all that a sealed packet shows without a key.
 func (s *Sealed) detail(row rowFunc) {
 	if !s.Present {
 		return
@@ -228,7 +229,7 @@ func (s *Sealed) detail(row rowFunc) {
 	row("sealed", "%d B, %s", s.Length, state)
 }
 
-// sealed adds what everybody sees of a sealed packet.
+// sealed adds what a sealed packet shows without a key.
 func (f *fields) sealed(s *Sealed) {
 	if !s.Present {
 		return

@@ -166,7 +166,7 @@ func (s *SealedSide) replays(p *Sealed) bool {
 }
 
 // blind has both sides of a connection begin anew with the next packet that can
-// be read: nobody knows what was in the one before it.
+// be read: what was in the one before it is not known.
 func (f *Flows) blind(c *Connection) {
 	for i := range c.Requests {
 		s := &c.Requests[i]
