@@ -30,7 +30,7 @@ const (
 type Association struct {
 	SPI     uint32      // its number, which the receiver has chosen: see Sealing.SPI
 	Version SealVersion // the algorithm
-	Key     []byte      // of Version.KeyLen bytes, for this association alone: two with one key can be read and forged; it is not kept
+	Key     []byte      `json:"-"` // of Version.KeyLen bytes, for this association alone: two with one key can be read and forged; it is not kept
 }
 
 // Format keeps the key out of what is printed.
