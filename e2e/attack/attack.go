@@ -18,7 +18,8 @@ type Attack struct {
 	// at least. It is judged in virtual time only; 0 means that it is not.
 	Goodput float64
 
-	run func(*Trial)
+	secured bool // the connections of the lab are secured
+	run     func(*Trial)
 }
 
 // Scale is how much of an attack is run.
@@ -86,7 +87,7 @@ func (a *Attack) Run(ctx context.Context, o Options) (r Result, err error) {
 		o.Network = Loopback()
 	}
 	t := &Trial{Scale: o.Scale, attack: a, random: random{rand.New(rand.NewPCG(o.Seed, 1))}}
-	t.lab = &lab{ctx: ctx, net: o.Network}
+	t.lab = &lab{ctx: ctx, net: o.Network, secured: a.secured}
 	t.result = Result{Name: a.Name, What: a.What, Must: a.Must}
 	defer func() {
 		if e := t.lab.close(); e != nil && err == nil {

@@ -20,6 +20,7 @@
 // samples of the rest, and extrapolates to the space of 2^24 PSNs.
 //
 // The command is cmd/roceattack; docs/threat-model.md says how to use it. What
-// is not attacked here: the control connections of the tools, and anything that
-// needs to see the victim's traffic.
+// is not attacked here: the control connections of the tools, and what needs to
+// see the victim's traffic, but for secured connections: their attackers have
+// all of it (Secured).
 package attack

@@ -22,6 +22,9 @@ type Network struct {
 	attach  func() (transport.Link, error)
 	close   func() error
 	virtual bool // time is virtual
+
+	addr   func() netip.Addr // of the next host with shards
+	shards int               // sockets of a host; 0: the one of attach
 }
 
 // Loopback is the loopback network: every host is a UDP socket on an address of
@@ -40,6 +43,22 @@ func attachLoopback() (transport.Link, error) {
 		if err == nil || try == 20 || !errors.Is(err, syscall.EADDRINUSE) {
 			return l, err
 		}
+	}
+}
+
+// Sharded is a network of UDP sockets on addresses that the caller has set up,
+// each of which a host takes, in their order. A host has that many sockets, as
+// its device opens them.
+func Sharded(shards int, addrs ...netip.Addr) *Network {
+	n := 0
+	next := func() netip.Addr {
+		addr := addrs[n%len(addrs)]
+		n++
+		return addr
+	}
+	return &Network{
+		attach: func() (transport.Link, error) { return udp.Open(next(), udp.Config{}) },
+		close:  func() error { return nil }, addr: next, shards: shards,
 	}
 }
 
@@ -67,6 +86,9 @@ type lab struct {
 	net    *Network
 	wire   Wire
 	inject *injector // nil: the wire is a raw socket
+
+	secured bool                   // connections are
+	tapped  map[netip.Addr]*tapped // of secured ones, by the address of the host
 
 	victim, peer, other *host
 	sentinel            *verbs.QP // of the victim: only fence sends to it
@@ -116,9 +138,10 @@ func (l *lab) open(raw bool) {
 
 // freeAddr is an address of the network that no device has.
 func (l *lab) freeAddr() netip.Addr {
-	b := l.victim.addr.As4()
-	b[3] ^= 0xff
-	return netip.AddrFrom4(b)
+	b := l.victim.addr.AsSlice()
+	b[len(b)-1] ^= 0xff
+	addr, _ := netip.AddrFromSlice(b)
+	return addr
 }
 
 func (l *lab) close() error {
@@ -141,12 +164,27 @@ func (l *lab) attach() transport.Link {
 
 // host opens a device.
 func (l *lab) host() *host {
-	dev, err := verbs.OpenLink(l.attach(), verbs.Config{})
+	dev, err := l.device()
 	check(err)
 	l.closers = append(l.closers, dev.Close)
 	pd, err := dev.AllocPD()
 	check(err)
 	return &host{dev: dev, pd: pd, addr: dev.Addr()}
+}
+
+func (l *lab) device() (*verbs.Device, error) {
+	cfg := verbs.Config{Sealing: l.secured}
+	if l.net.shards == 0 {
+		return verbs.OpenLink(l.tap(l.attach()), cfg)
+	}
+	cfg.Shards = l.net.shards
+	cfg.Wrap = func(link transport.Link) transport.Link {
+		if l.inject != nil {
+			link = l.inject.wrap(link)
+		}
+		return l.tap(link)
+	}
+	return verbs.OpenAddr(l.net.addr(), cfg)
 }
 
 // endConfig describes one side of a connection. Zero fields take defaults.
@@ -217,6 +255,9 @@ func (l *lab) connect(a, b *host, c endConfig) *conn {
 	x := &conn{l.end(a, c), l.end(b, c)}
 	l.join(x.a, x.b.qp.Endpoint(), c)
 	l.join(x.b, x.a.qp.Endpoint(), c)
+	if l.secured {
+		x.secure()
+	}
 	return x
 }
 

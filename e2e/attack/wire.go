@@ -19,30 +19,35 @@ type Wire interface {
 // the network: what no raw socket is needed for. Nothing is lost, Send waits.
 type injector struct {
 	mu    sync.Mutex
-	links map[netip.Addr]*injected
+	links map[netip.Addr][]*injected // one for each socket of a host
 }
 
-func newInjector() *injector { return &injector{links: map[netip.Addr]*injected{}} }
+func newInjector() *injector { return &injector{links: map[netip.Addr][]*injected{}} }
 
 // wrap returns a link that receives forged packets beside those of l.
 func (w *injector) wrap(l transport.Link) transport.Link {
 	addr := l.Addr().Unmap()
-	i := &injected{Link: l, verifier: transport.NewVerifier(netip.AddrPortFrom(addr, l.Capabilities().Port)),
+	i := &injected{Wrapper: transport.Wrapper{Link: l}, verifier: transport.NewVerifier(netip.AddrPortFrom(addr, l.Capabilities().Port)),
 		room: make(chan struct{}, injectQueue), done: make(chan struct{})}
 	w.mu.Lock()
-	w.links[addr] = i
+	w.links[addr] = append(w.links[addr], i)
 	w.mu.Unlock()
 	return i
 }
 
 func (w *injector) Send(src, dst netip.AddrPort, b []byte) error {
 	w.mu.Lock()
-	l := w.links[dst.Addr()]
+	all := w.links[dst.Addr()]
 	w.mu.Unlock()
-	if l == nil {
+	if len(all) == 0 {
 		return fmt.Errorf("attack: no link has the address %v", dst.Addr())
 	}
-	return l.put(src, b)
+	const lowByte = 7 // of the queue pair, in a BTH and in an SPI
+	i := 0
+	if len(b) > lowByte {
+		i = int(b[lowByte]) % len(all)
+	}
+	return all[i].put(src, b)
 }
 
 func (w *injector) Close() error { return nil }
@@ -55,7 +60,7 @@ const (
 
 // injected is a link with a second entrance.
 type injected struct {
-	transport.Link
+	transport.Wrapper
 	verifier *transport.Verifier // belongs to Recv
 	room     chan struct{}       // holds a token for every datagram in queue
 	done     chan struct{}
@@ -105,17 +110,6 @@ func (l *injected) Recv(b *transport.RxBatch) (int, error) {
 	}
 	return b.Len(), nil
 }
-
-// OpenSourcePort passes the call on.
-func (l *injected) OpenSourcePort(port uint16, exact bool) (uint16, error) {
-	return transport.OpenSourcePort(l.Link, port, exact)
-}
-
-// JoinGroup passes the call on.
-func (l *injected) JoinGroup(group netip.Addr) error { return transport.JoinGroup(l.Link, group) }
-
-// LeaveGroup passes the call on.
-func (l *injected) LeaveGroup(group netip.Addr) error { return transport.LeaveGroup(l.Link, group) }
 
 func (l *injected) Close() error {
 	l.once.Do(func() { close(l.done) })
