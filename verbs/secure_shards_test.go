@@ -52,7 +52,7 @@ func TestSealedBesideClear(t *testing.T) {
 	for i := range pairs {
 		verbstest.Connect(t, from[i].QP, to[i].QP)
 	}
-	sealed := func(i int) { seal(t, from[i].QP, to[i].QP, 1, versions[i/3%4]) }
+	sealed := func(i int) { seal(t, from[i].QP, to[i].QP, versions[i/3%4]) }
 	var all sync.WaitGroup
 	for i := range pairs {
 		if i%3 == 0 {

@@ -13,10 +13,12 @@
 // The bytes of a CryptOffset after the header are authenticated, and not
 // encrypted. With GMAC that is all of them.
 //
-// The security parameters index (SPI) of a packet says which key opens it. Its
-// highest bit chooses one of the receiver's two master keys, from which Derive
-// makes the key. So a receiver needs no table of keys, and forgets all keys of
-// a master key with it.
+// The security parameters index (SPI) of a packet says which key opens it. Here
+// its low 24 bits are the number of an association, and the 8 bits above them
+// the generation of its key, from that of the first one on: Number, Later,
+// Between. A Chain derives the keys. (The specification has one of two master
+// keys in the highest bit, and derives the key of any SPI from it, for adapters
+// without tables.)
 //
 // The nonce of AES-GCM is the SPI and the initialization vector (IV) of the
 // header. A key must seal no two packets with the same: the IV counts packets
