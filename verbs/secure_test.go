@@ -29,6 +29,11 @@ type sealedSide struct {
 // sealedPair returns two connected sides, whose packets are not sealed yet.
 func sealedPair(t *testing.T, n fabric.Config) (a, b *sealedSide) {
 	t.Helper()
+	return sealedPairOf(t, n, verbs.Config{Sealing: true})
+}
+
+func sealedPairOf(t *testing.T, n fabric.Config, c verbs.Config) (a, b *sealedSide) {
+	t.Helper()
 	sw := fabric.NewSwitch(n)
 	var all [2]*sealedSide
 	for i, addr := range addrsOfSealed {
@@ -36,7 +41,7 @@ func sealedPair(t *testing.T, n fabric.Config) (a, b *sealedSide) {
 		port, err := sw.Attach(addr)
 		check(t, err)
 		s.Port, s.cable = port, testcable.New(port)
-		s.Dev, err = verbs.OpenLink(s.cable, verbs.Config{Sealing: true})
+		s.Dev, err = verbs.OpenLink(s.cable, c)
 		check(t, err)
 		t.Cleanup(func() { check(t, s.Dev.Close()) })
 		s.PD, err = s.Dev.AllocPD()
