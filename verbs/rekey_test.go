@@ -3,6 +3,7 @@ package verbs_test
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -12,8 +13,10 @@ import (
 	"time"
 
 	"github.com/gosoftroce/rocev2/fabric"
+	"github.com/gosoftroce/rocev2/internal/race"
 	format "github.com/gosoftroce/rocev2/rocev2/psp"
 	"github.com/gosoftroce/rocev2/transport"
+	"github.com/gosoftroce/rocev2/transport/psp"
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
@@ -211,7 +214,7 @@ func TestRekeyUnderWay(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				a, b := sealedPairOf(t, fabric.Config{Seed: 5, Port: port}, verbs.Config{Sealing: true, RekeyPackets: 100})
+				a, b := sealedPairOf(t, fabric.Config{Seed: 5, Port: port}, verbs.Config{Sealing: true, RekeyPackets: 100, Spin: -1})
 				seal(t, a.QP, b.QP, verbs.SealGCM128)
 				wa, wb := work(t, a, b, ops)
 				ga, gb := sealing(t, a.QP).Generation(), sealing(t, b.QP).Generation()
@@ -261,6 +264,69 @@ func TestRekeyByAge(t *testing.T) {
 			t.Errorf("generation %d, and no packet has come since %d", got, last)
 		}
 	})
+}
+
+// TestSilentPeerEndsSealing has a peer that says nothing any more, while much
+// is to be sent to it: the key seals as many packets as it may, and the queue
+// pair ends.
+func TestSilentPeerEndsSealing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a, b := sealedPair(t, fabric.Config{})
+		for _, s := range []*sealedSide{a, b} {
+			verbs.LimitKeys(s.Dev, psp.Limits{Packets: 50, Most: 100})
+		}
+		seal(t, a.QP, b.QP, verbs.SealGCM128)
+		l := newLedger(t, b.QP)
+		a.cable.Take()
+		write := func(n int) error {
+			check(t, a.QP.PostSend(verbs.SendWR{Opcode: verbs.OpWrite, Signaled: true, SGList: sgl(a.MR, 0, n), Remote: b.MR.RemoteAt(0)}))
+			wc := a.Next(t)
+			return wc.Err()
+		}
+		for range 300 {
+			check(t, write(8))
+		}
+		l.take(t, a.cable.Take())
+		g := l.chain.Generation()
+		b.Port.Cut()
+		if err := write(1 << 20); !errors.Is(err, verbs.StatusRetryExcErr) {
+			t.Errorf("to a peer that is silent: %v", err)
+		}
+		l.take(t, a.cable.Take())
+		if c := a.Dev.SealCounters(); l.chain.Generation() > g+1 || l.iv != 100 || c.NoKey == 0 {
+			t.Errorf("generation %d after %d, of which %d packets are sealed: %+v", l.chain.Generation(), g, l.iv, c)
+		}
+	})
+}
+
+// TestGoodputWhileSealed compares the time that operations take over a bad path,
+// in clear and sealed with new keys each 100 packets: they do as many.
+func TestGoodputWhileSealed(t *testing.T) {
+	t.Parallel()
+	ops := 5_000
+	if testing.Short() || race.Enabled {
+		ops = 1_000
+	}
+	var took [2]time.Duration
+	for seed := range uint64(3) {
+		for i := range took {
+			synctest.Test(t, func(t *testing.T) {
+				port := fabric.PortConfig{Rate: 10e9, Loss: 0.05, Reorder: 0.05, Duplicate: 0.05, Delay: 20 * time.Microsecond}
+				a, b := sealedPairOf(t, fabric.Config{Seed: seed, Port: port}, verbs.Config{Sealing: true, RekeyPackets: 100, Spin: -1})
+				if i == 1 {
+					seal(t, a.QP, b.QP, verbs.SealGCM128)
+				}
+				begun := time.Now()
+				work(t, a, b, ops)
+				took[i] += time.Since(begun)
+			})
+		}
+	}
+	t.Logf("in clear %v, sealed %v", took[0], took[1])
+	if ratio := float64(took[1]) / float64(took[0]); ratio < 0.9 || ratio > 1.1 {
+		t.Errorf("operations take %.3f of the time when they are sealed", ratio)
+	}
 }
 
 // TestRekeySettings has values that cannot be.
