@@ -33,7 +33,7 @@ type ledger struct {
 
 func newLedger(t testing.TB, q *verbs.QP) *ledger {
 	t.Helper()
-	spi := sealing(t, q).SPI()
+	spi := sealing(t, q).SPI(0)
 	c, err := format.NewChain(verbs.SealGCM128, keyOf(spi, verbs.SealGCM128))
 	check(t, err)
 	return &ledger{chain: c, key: c.Key(spi), first: spi}

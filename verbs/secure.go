@@ -108,8 +108,11 @@ func (q *QP) Sealing() (*Sealing, error) {
 }
 
 // SPI returns the number for an association to the queue pair: that of the
-// queue pair. The 8 bits in front of it are the generation of the key.
-func (s *Sealing) SPI() uint32 { return uint32(s.core.QPN()) }
+// queue pair, with the generation of the first key in front, 0 to 127. It is not
+// 0.
+func (s *Sealing) SPI(generation uint8) uint32 {
+	return uint32(generation)<<24 | uint32(s.core.QPN())
+}
 
 // Accept has the queue pair, which is connected, open packets that its peer
 // seals with a, and take none in clear after the first one.
@@ -258,9 +261,9 @@ type association struct {
 
 func (a *association) begin(chain *format.Chain) error {
 	if a.sends {
-		return a.link.Seal(a.peer, a.spi, chain, a.accepts)
+		return a.link.SealChain(a.peer, a.spi, chain, a.accepts)
 	}
-	return a.link.Accept(a.peer, a.spi, chain)
+	return a.link.AcceptChain(a.peer, a.spi, chain)
 }
 
 func (a *association) end() {

@@ -34,7 +34,7 @@ func TestClearAheadOfSealed(t *testing.T) {
 		was := bytes.Clone(b.MR.Bytes()[:8])
 
 		sa, sb := sealing(t, a.QP), sealing(t, b.QP)
-		toA, toB := sa.SPI(), sb.SPI()
+		toA, toB := sa.SPI(0), sb.SPI(0)
 		intoA := verbs.Association{SPI: toA, Key: keyOf(toA, verbs.SealGCM128)}
 		intoB := verbs.Association{SPI: toB, Key: keyOf(toB, verbs.SealGCM128)}
 		check(t, errors.Join(sa.Accept(intoA), sb.Accept(intoB)))
@@ -59,7 +59,7 @@ func TestAssociationAfterClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := sealedPair(t, fabric.Config{})
 		s := sealing(t, a.QP)
-		to, into := sealing(t, b.QP).SPI(), s.SPI()
+		to, into := sealing(t, b.QP).SPI(0), s.SPI(0)
 		seals := verbs.Association{SPI: to, Key: keyOf(to, verbs.SealGCM128)}
 		accepts := verbs.Association{SPI: into, Key: keyOf(into, verbs.SealGCM128)}
 		if err := s.Seal(seals); err == nil {
@@ -86,7 +86,7 @@ func TestKeyUsedAgain(t *testing.T) {
 		check(t, errors.Join(a.QP.Modify(reset, verbs.AttrState), b.QP.Modify(reset, verbs.AttrState)))
 		verbstest.Connect(t, a.QP, b.QP)
 		sa, sb := sealing(t, a.QP), sealing(t, b.QP)
-		toA, toB := sa.SPI(), sb.SPI()
+		toA, toB := sa.SPI(0), sb.SPI(0)
 		intoA := verbs.Association{SPI: toA, Key: keyOf(toA, verbs.SealGCM128)}
 		intoB := verbs.Association{SPI: toB, Key: keyOf(toB, verbs.SealGCM128)}
 		if err := sa.Accept(intoA); err == nil || !strings.Contains(err.Error(), "keys of its own") {

@@ -75,7 +75,7 @@ func sealing(t testing.TB, q *verbs.QP) *verbs.Sealing {
 func seal(t testing.TB, a, b *verbs.QP, v verbs.SealVersion) {
 	t.Helper()
 	sa, sb := sealing(t, a), sealing(t, b)
-	toA, toB := sa.SPI(), sb.SPI()
+	toA, toB := sa.SPI(0), sb.SPI(0)
 	intoA, intoB := verbs.Association{SPI: toA, Version: v, Key: keyOf(toA, v)}, verbs.Association{SPI: toB, Version: v, Key: keyOf(toB, v)}
 	check(t, errors.Join(sa.Accept(intoA), sb.Accept(intoB), sa.Seal(intoB), sb.Seal(intoA)))
 }
@@ -250,7 +250,7 @@ func TestSealErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, _ := sealedPair(t, fabric.Config{})
 		own := sealing(t, a.QP)
-		good := verbs.Association{SPI: own.SPI(), Key: make([]byte, 16)}
+		good := verbs.Association{SPI: own.SPI(0), Key: make([]byte, 16)}
 		idle, err := a.PD.CreateQP(verbs.QPConfig{SendCQ: a.CQ, RecvCQ: a.CQ})
 		check(t, err)
 		for _, c := range []struct {
@@ -262,7 +262,7 @@ func TestSealErrors(t *testing.T) {
 			{"a short key", own.Accept(verbs.Association{SPI: good.SPI, Key: good.Key[:8]}), "8 bytes"},
 			{"no such version", own.Seal(verbs.Association{SPI: 5, Version: 9, Key: good.Key}), "version 9"},
 			{"SPI 0", own.Seal(verbs.Association{Key: good.Key}), "SPI 0"},
-			{"without a peer", sealing(t, idle).Accept(verbs.Association{SPI: sealing(t, idle).SPI(), Key: good.Key}), "not connected"},
+			{"without a peer", sealing(t, idle).Accept(verbs.Association{SPI: sealing(t, idle).SPI(0), Key: good.Key}), "not connected"},
 		} {
 			if c.err == nil || !strings.Contains(c.err.Error(), c.want) {
 				t.Errorf("%s: %v, want %q", c.name, c.err, c.want)

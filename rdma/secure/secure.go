@@ -15,13 +15,16 @@
 // When a side has the third byte of the peer, TLS has done its work, and the
 // program has the connection. Nothing falls back to packets in clear.
 //
-// Each direction has a key, which TLS exports (RFC 8446 7.5, label
-// "EXPORTER-rocev2-psp"). Its context is 4 bytes of 0; 1 for packets to the side
+// Each direction has a key: TLS exports a master key of the PSP Security
+// Protocol (RFC 8446 7.5, label "EXPORTER-rocev2-psp"), from which the key of
+// an SPI is derived. Its context is 4 bytes of 0; 1 for packets to the side
 // that has dialled, else 0; and the SHA-256 of the greetings, where they count
-// (Conn.Greeting). The SPI is the number of the queue pair. The keys of packets
-// are derived from that key, one after the other: see verbs.Sealing. So a
-// connection has new keys as long as it lasts, and no second handshake. What
-// the certificates of the two sides have become meanwhile it does not ask: a
+// (Conn.Greeting). The SPI is the number of the queue pair. Neither the master
+// key nor that key is kept.
+//
+// The keys of packets are derived from that key, one after the other: see
+// verbs.Sealing. So a connection has new keys as long as it lasts, and no second
+// handshake. What has become of the certificates meanwhile it does not ask: a
 // program that must know ends the connection, and dials again.
 package secure
 
@@ -36,6 +39,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/gosoftroce/rocev2/rocev2/psp"
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
@@ -117,7 +121,7 @@ func (c *Conn) seal(t *tls.Conn, state *tls.ConnectionState, client bool) error 
 	if err != nil {
 		return err
 	}
-	into, err := c.association(state, s.SPI(), client)
+	into, err := c.association(state, s.SPI(0), client)
 	if err != nil {
 		return err
 	}
@@ -168,11 +172,15 @@ func (c *Conn) association(state *tls.ConnectionState, spi uint32, toClient bool
 	if toClient {
 		direction[4] = 1
 	}
-	v := versionOf(state.CipherSuite)
-	key, err := state.ExportKeyingMaterial(exporterLabel, append(direction, said[:]...), v.KeyLen())
+	secret, err := state.ExportKeyingMaterial(exporterLabel, append(direction, said[:]...), psp.MasterKeyLen)
 	if err != nil {
 		return verbs.Association{}, fmt.Errorf("derive a key: %w", err)
 	}
+	var master psp.MasterKeys
+	master.Rotate((*[psp.MasterKeyLen]byte)(secret))
+	clear(secret)
+	v := versionOf(state.CipherSuite)
+	key, _ := master.Derive(v, spi)
 	return verbs.Association{SPI: spi, Version: v, Key: key}, nil
 }
 

@@ -15,21 +15,23 @@ const (
 	// where the initialization vectors are not counted.)
 	MaxPackets = 1 << 27
 
-	// numberBits is how many bits of an SPI are the number of the
-	// association. Above them is the generation of its key.
-	numberBits = 24
+	// generationBits are those of an SPI that are the generation of a key of
+	// a Chain, above the 24 of the number.
+	generationBits = SecondMaster - 1<<24
 )
 
-// Number returns the SPI of an association without the generation of its key.
-func Number(spi uint32) uint32 { return spi & (1<<numberBits - 1) }
+// Number returns the number of an SPI: the low 24 bits.
+func Number(spi uint32) uint32 { return spi & (1<<24 - 1) }
 
-// Later returns the SPI of the key that is so many generations after that of
-// spi. It comes round after 256; the keys do not.
-func Later(spi uint32, generations uint64) uint32 { return spi + uint32(generations)<<numberBits }
+// Later returns the SPI of the key of a Chain that is so many generations after
+// that of spi. It comes round after 128; the keys do not.
+func Later(spi uint32, generations uint64) uint32 {
+	return spi&^generationBits | (spi+uint32(generations)<<24)&generationBits
+}
 
 // Between returns how many generations the key of an SPI is after that of
-// another one, from -128 to 127, as far as SPIs can say.
-func Between(spi, after uint32) int { return int(int8((spi - after) >> numberBits)) }
+// another one, from -64 to 63, as far as SPIs can say.
+func Between(spi, after uint32) int { return int(int8(spi>>24-after>>24) << 1 >> 1) }
 
 // Chain is the keys of a security association, one after the other. Each
 // generation has a secret, from which its key is derived, and the secret of the

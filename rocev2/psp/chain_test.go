@@ -42,13 +42,13 @@ func TestChainDerives(t *testing.T) {
 		c := newChain(t, v, key)
 		secret := mac([]byte("rocev2 psp"), string(key))
 		for g := range 600 {
-			spi := Later(0xfe000102, uint64(g))
+			spi := Later(0x7e000102, uint64(g))
 			bytes := mac(secret, "key", string([]byte{byte(v), byte(spi >> 24), 0, 1, 2}), "\x01")
 			want, err := NewKey(v, bytes[:v.KeyLen()])
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := c.Key(0xfe000102); c.Generation() != uint64(g) || !opens(want, seals(got, spi)) {
+			if got := c.Key(0x7e000102); c.Generation() != uint64(g) || !opens(want, seals(got, spi)) {
 				t.Fatalf("%v, generation %d (%d): another key", v, g, c.Generation())
 			}
 			secret = mac(secret, "next", "\x01")
@@ -114,17 +114,20 @@ func TestGenerations(t *testing.T) {
 		by    uint64
 		want  uint32
 	}{
-		{0x00123456, 0, 0x00123456}, {0x00123456, 1, 0x01123456}, {0xff123456, 1, 0x00123456},
-		{0x00ffffff, 256, 0x00ffffff}, {0x05000000, 1<<40 + 3, 0x08000000},
+		{0x00123456, 0, 0x00123456}, {0x00123456, 1, 0x01123456}, {0x7f123456, 1, 0x00123456}, {0xff123456, 1, 0x80123456},
+		{0x00ffffff, 128, 0x00ffffff}, {0x05000000, 1<<40 + 3, 0x08000000},
 	} {
 		if got := Later(c.first, c.by); got != c.want || Number(got) != Number(c.first) {
 			t.Errorf("%d after %08x: %08x, want %08x", c.by, c.first, got, c.want)
 		}
-		if got, want := Between(Later(c.first, c.by), c.first), int(int8(c.by)); got != want {
+		if got, want := Between(Later(c.first, c.by), c.first), int(int8(c.by<<1))/2; got != want {
 			t.Errorf("%d after %08x: %d between, want %d", c.by, c.first, got, want)
 		}
 	}
-	if got := Between(0x7f000001, 0xff000001); got != -128 {
+	if got := Between(0x7f000001, 0x3f000001); got != -64 {
 		t.Errorf("half way round: %d", got)
+	}
+	if got := Between(0x05000001, 0x04ffffff); got != 1 {
+		t.Errorf("of other numbers: %d", got)
 	}
 }

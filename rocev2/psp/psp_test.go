@@ -21,6 +21,98 @@ func unhex(t testing.TB, s string) []byte {
 	return b
 }
 
+// TestDerive has the examples of the specification: two master keys, and keys
+// of two SPIs and versions.
+func TestDerive(t *testing.T) {
+	t.Parallel()
+	var m MasterKeys
+	m.Rotate((*[MasterKeyLen]byte)(unhex(t, "34448a06 4292601b 11a0978f 56a2d34c f3fc35ed e1a6bc04 f8db3e52 43a2b0ca")))
+	m.Rotate((*[MasterKeyLen]byte)(unhex(t, "56395256 5d3a78ae 773ec1b7 79f2f2d9 9f4a7f53 a6fbb9b0 7d5b71f3 9364d739")))
+	for _, c := range []struct {
+		v    Version
+		spi  uint32
+		want string
+	}{
+		{GCM128, 0x12345678, "96c22dc7 99198090 b74b70ae 468e4e30"},
+		{GCM128, 0x9a345678, "3946da25 54eae46a d1ef77a6 4372edc4"},
+		{GCM256, 0x12345678, "2b7d7207 4e42ca33 4487f299 0e3f8c40 37e436f3 8283449b 76463e9b 7fb2e3de"},
+	} {
+		key, ok := m.Derive(c.v, c.spi)
+		if want := unhex(t, c.want); !ok || !bytes.Equal(key, want) {
+			t.Errorf("%v, SPI %08x: key %x, want %x", c.v, c.spi, key, want)
+		}
+	}
+	seen := map[string]Version{}
+	for v := range numVersions {
+		key, _ := m.Derive(v, 1)
+		if len(key) != v.KeyLen() {
+			t.Errorf("%v: key of %d bytes, want %d", v, len(key), v.KeyLen())
+		}
+		if other, ok := seen[string(key[:16])]; ok {
+			t.Errorf("%v and %v have the same key", v, other)
+		}
+		seen[string(key[:16])] = v
+	}
+	if _, ok := m.Derive(numVersions, 1); ok {
+		t.Error("a key of a version that there is not")
+	}
+}
+
+// TestCMAC has the examples of RFC 4493 and NIST SP 800-38B with one block.
+func TestCMAC(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ key, mac string }{
+		{"2b7e1516 28aed2a6 abf71588 09cf4f3c", "070a16b4 6b4d4144 f79bdd9d d04a287c"},
+		{"603deb10 15ca71be 2b73aef0 857d7781 1f352c07 3b6108d7 2d9810a3 0914dff4", "28a7023f 452e8f82 bd4bf28d 8c37c35c"},
+	} {
+		b, err := aes.NewCipher(unhex(t, c.key))
+		if err != nil {
+			t.Fatal(err)
+		}
+		in := [aes.BlockSize]byte(unhex(t, "6bc1bee2 2e409f96 e93d7e11 7393172a"))
+		if mac := cmac(b, in); !bytes.Equal(mac[:], unhex(t, c.mac)) {
+			t.Errorf("%x, want %s", mac, c.mac)
+		}
+	}
+}
+
+func TestRotate(t *testing.T) {
+	t.Parallel()
+	random := rand.NewChaCha8([32]byte{1})
+	var m MasterKeys
+	if _, ok := m.Derive(GCM128, 1); ok {
+		t.Fatal("a key without a master key")
+	}
+	rotate := func() uint32 {
+		var key [MasterKeyLen]byte
+		random.Read(key[:])
+		m.Rotate(&key)
+		return m.SPI(0xffffffff)
+	}
+	derive := func(spi uint32) string {
+		key, ok := m.Derive(GCM128, spi)
+		if !ok {
+			t.Fatalf("no key of SPI %08x", spi)
+		}
+		return string(key)
+	}
+	first := rotate()
+	if first != 0x7fffffff {
+		t.Errorf("the first SPI is %08x", first)
+	}
+	if _, ok := m.Derive(GCM128, first|SecondMaster); ok {
+		t.Error("a key of the second master key, which is not there")
+	}
+	key := derive(first)
+	second := rotate()
+	if second != 0xffffffff || derive(first) != key || derive(second) == key {
+		t.Errorf("after one rotation the SPI is %08x, or keys have changed", second)
+	}
+	if third := rotate(); third != first || derive(first) == key {
+		t.Errorf("after two rotations the SPI is %08x, or its key has not changed", third)
+	}
+}
+
 // example is the packet in the documentation of scapy's layer.
 var example = struct{ key, clear, sealed string }{
 	key: "ffeeddccbbaa99887766554433221100",
@@ -235,17 +327,21 @@ func TestNothingPrintsKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &Chain{secret: (*[32]byte)(secret)}
+	var m MasterKeys
+	m.Rotate((*[MasterKeyLen]byte)(secret))
+	c := &Chain{secret: (*[32]byte)(secret)}
 	type holder struct {
 		Key  *Key
 		Copy Key
-		Keys *Chain
+		Keys MasterKeys
+		Next *Chain
 		key  *Key
-		keys *Chain
+		keys MasterKeys
+		next *Chain
 		copy Key
 	}
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%x", "%q", "%d"} {
-		for _, what := range []any{k, *k, m, *m, holder{k, *k, m, k, m, *k}, &holder{k, *k, m, k, m, *k}} {
+		for _, what := range []any{k, *k, m, &m, c, *c, holder{k, *k, m, c, k, m, c, *k}, &holder{k, *k, m, c, k, m, c, *k}} {
 			text := strings.ToLower(fmt.Sprintf(verb, what))
 			for _, trace := range []string{"a7a7", "a7 a7", "0xa7, 0xa7", "167 167", "167, 167"} {
 				if strings.Contains(text, trace) {

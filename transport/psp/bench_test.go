@@ -20,12 +20,12 @@ func BenchmarkSockets(b *testing.B) {
 	for _, size := range []int{8, 1024, 4096} {
 		b.Run(fmt.Sprintf("clear/%d", size), func(b *testing.B) { sockets(b, size, nil) })
 		for _, v := range []wire.Version{wire.GCM128, wire.GCM256, wire.GMAC128} {
-			b.Run(fmt.Sprintf("%v/%d", v, size), func(b *testing.B) { sockets(b, size, func() *wire.Chain { return key(b, v) }) })
+			b.Run(fmt.Sprintf("%v/%d", v, size), func(b *testing.B) { sockets(b, size, key(b, v)) })
 		}
 	}
 }
 
-func sockets(b *testing.B, size int, k func() *wire.Chain) {
+func sockets(b *testing.B, size int, k *wire.Key) {
 	open := func() transport.Link {
 		n := rand.Uint32()
 		l, err := udp.Open(netip.AddrFrom4([4]byte{127, byte(n>>16)%250 + 2, byte(n >> 8), byte(n)%250 + 2}), udp.Config{})
@@ -39,7 +39,7 @@ func sockets(b *testing.B, size int, k func() *wire.Chain) {
 	path := transport.Path{Dst: to.Addr()}
 	if k != nil {
 		s, r := psp.New(from), psp.New(to)
-		if err := errors.Join(s.Seal(to.Addr(), spiAB, k(), 0), r.Accept(from.Addr(), spiAB, k())); err != nil {
+		if err := errors.Join(s.Seal(to.Addr(), spiAB, k), r.Accept(from.Addr(), spiAB, k)); err != nil {
 			b.Fatal(err)
 		}
 		from, to, path.SPI = s, r, spiAB

@@ -28,8 +28,8 @@
 //
 // AES-GCM bounds what one key may seal (psp.MaxPackets), and a key that is lost
 // discloses what it has sealed. So the keys of a connection, that is of an
-// association and the one in the other direction, are followed by others, by
-// the two rules of QUIC (RFC 9001 6):
+// association and the one in the other direction, are followed by others
+// (AcceptChain, SealChain), by the two rules of QUIC (RFC 9001 6):
 //
 //   - A side goes on to the next generation by itself after Limits.Packets, or
 //     by Rekey. But it does so only when it has opened a packet of the
@@ -60,9 +60,13 @@
 // Each has a window of its own, as initialization vectors begin with 1 for each
 // key. Other packets are dropped, as psp_ended or psp_unknown_spi.
 //
-// The generation has 8 bits in the SPI, and comes round. What was captured 256
+// The generation has 7 bits in the SPI, and comes round. What was captured 128
 // generations ago has the SPI of now, but not its key (psp.Chain): it is
 // forged.
+//
+// An association whose SPI has the highest bit set has one key, and is no other
+// one than those with the same number. Its owner ends it, and has another one,
+// before it has sealed Limits.Most packets.
 //
 // If the peer says nothing, the first rule has this side seal on with the key
 // that it has, up to Limits.Most. After that its packets are an error (ErrNoKey),

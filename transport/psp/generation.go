@@ -82,11 +82,7 @@ type sender struct {
 	first      uint32 // SPI of the first key
 
 	mu    sync.Mutex // chain
-	chain *psp.Chain // at the present key; nil: the association has ended
-}
-
-func newSender(spi uint32, chain *psp.Chain, p *pair) *sender {
-	return &sender{spi: spi, key: chain.Key(spi), pair: p, first: spi, chain: chain}
+	chain *psp.Chain // at the present key; nil: there is one key, or the association has ended
 }
 
 // ready has the next packet sealed with the key that is due, and reports false
@@ -128,6 +124,8 @@ func (s *sender) next() bool {
 func (s *sender) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.chain.Erase()
-	s.chain = nil
+	if s.chain != nil {
+		s.chain.Erase()
+		s.chain = nil
+	}
 }

@@ -32,7 +32,7 @@ type sealed struct{ generation, iv uint64 }
 // direction begin near their end.
 func ends(t testing.TB, l psp.Limits) (a, b *end) {
 	t.Helper()
-	const toA, toB = 0xfe000001, 0x00000002
+	const toA, toB = 0x7e000001, 0x00000002
 	chain := func(n byte) *wire.Chain {
 		c, err := wire.NewChain(wire.GCM128, append(make([]byte, 15), n))
 		check(t, err)
@@ -42,8 +42,8 @@ func ends(t testing.TB, l psp.Limits) (a, b *end) {
 		e := &end{side: newSide(own), to: to, peer: peer, chain: chain(byte(to)), seen: map[sealed]bool{}}
 		e.path = transport.NewPath(own, transport.Path{Dst: peer, SPI: to})
 		e.Limits = l
-		check(t, e.Accept(peer, into, chain(byte(into))))
-		check(t, e.Seal(peer, to, chain(byte(to)), into))
+		check(t, e.AcceptChain(peer, into, chain(byte(into))))
+		check(t, e.SealChain(peer, to, chain(byte(to)), into))
 		return e
 	}
 	return make(addrA, addrB, toA, toB), make(addrB, addrA, toB, toA)
@@ -100,7 +100,7 @@ func (e *end) takes(t testing.TB, all ...datagram) int {
 	t.Helper()
 	got := e.take(t, all...)
 	for i := range got {
-		if got[i].SPI != 1|0xfe000000 && got[i].SPI != 2 {
+		if got[i].SPI != 1|0x7e000000 && got[i].SPI != 2 {
 			t.Fatalf("a packet has SPI %08x, want that of the association", got[i].SPI)
 		}
 	}
@@ -291,12 +291,12 @@ func TestOldGenerations(t *testing.T) {
 	drop("late after two new keys", old[2], ended)
 	turn()
 	drop("late after two new keys, fast ones", recent[0], ended)
-	for range 253 {
+	for range 125 {
 		turn()
 	}
 	// The generation of old[3] has come round.
-	drop("after 256 new keys", old[3], func(c *psp.Counters) *uint64 { return &c.Forged })
-	drop("after 256 new keys", recent[1], func(c *psp.Counters) *uint64 { return &c.Forged })
+	drop("after 128 new keys", old[3], func(c *psp.Counters) *uint64 { return &c.Forged })
+	drop("after 128 new keys", recent[1], func(c *psp.Counters) *uint64 { return &c.Forged })
 	exchange(t, a, b)
 }
 
@@ -314,17 +314,17 @@ func TestForgedGenerations(t *testing.T) {
 		exchange(t, a, b)
 		packet := a.packets(t, 1)[0]
 		const each = 3
-		for i := range 256 * each {
+		for i := range 128 * each {
 			d := datagram{data: append([]byte{}, packet.data...), src: packet.src}
 			binary.BigEndian.PutUint32(d.data[4:], wire.Later(a.to, uint64(i/each)))
 			binary.BigEndian.PutUint64(d.data[8:], 1<<40+uint64(i))
 			b.takes(t, d)
 		}
 		before := min(begin, 1)
-		past := min(begin, 128) - before
+		past := min(begin, 64) - before
 		c := b.Counters()
-		if want := [3]uint64{(2 + before) * each, past * each, (256 - 2 - before - past) * each}; [3]uint64{c.Forged, c.Ended, c.Unknown} != want || c.Rekeys != begin {
-			t.Errorf("at generation %d, forged, ended and unknown of each generation: %d, want %d of %d\n%+v", begin, [3]uint64{c.Forged, c.Ended, c.Unknown}, want, 256*each, c)
+		if want := [3]uint64{(2 + before) * each, past * each, (128 - 2 - before - past) * each}; [3]uint64{c.Forged, c.Ended, c.Unknown} != want || c.Rekeys != begin {
+			t.Errorf("at generation %d, forged, ended and unknown of each generation: %d, want %d of %d\n%+v", begin, [3]uint64{c.Forged, c.Ended, c.Unknown}, want, 128*each, c)
 		}
 		if b.takes(t, packet) != 1 {
 			t.Errorf("at generation %d, the next packet does not arrive: %+v", begin, b.Counters())
@@ -403,8 +403,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestOneDirection has an association without the other direction: it seals
-// what its one key may.
+// TestOneDirection has an association of one key: it seals what that may.
 func TestOneDirection(t *testing.T) {
 	t.Parallel()
 	a, b := pair(t, wire.GCM128)
@@ -416,9 +415,63 @@ func TestOneDirection(t *testing.T) {
 	if err := a.Send(batch(sealedPath(spiAB), 8)); !errors.Is(err, psp.ErrNoKey) {
 		t.Errorf("packet 6: %v", err)
 	}
-	for _, accepted := range []uint32{5, spiAB} {
-		if err := a.Seal(addrC, 9, key(t, wire.GCM128), accepted); err == nil {
-			t.Errorf("seals beside SPI %x, which is not accepted of that peer", accepted)
+	if c := a.Counters(); c.Rekeys != 0 {
+		t.Errorf("%+v", c)
+	}
+}
+
+// TestOneKeyOrMore has associations of one key beside those of chains, with the
+// same numbers: the highest bit of the SPI says which.
+func TestOneKeyOrMore(t *testing.T) {
+	t.Parallel()
+	a, b := ends(t, psp.Limits{Packets: 1})
+	own := func(n byte) *wire.Key {
+		k, err := wire.NewKey(wire.GCM128, append(make([]byte, 15), n))
+		check(t, err)
+		return k
+	}
+	paths := []*transport.Path{a.path}
+	for g := range uint32(3) {
+		spi := wire.SecondMaster | (128-1+g)&127<<24 | wire.Number(a.to)
+		check(t, errors.Join(b.Accept(addrA, spi, own(byte(100+g))), a.Seal(addrB, spi, own(byte(100+g)))))
+		if err := b.Accept(addrC, spi, own(50)); !errors.Is(err, psp.ErrTaken) {
+			t.Errorf("SPI %08x twice: %v", spi, err)
+		}
+		paths = append(paths, transport.NewPath(addrA, transport.Path{Dst: addrB, SPI: spi}))
+	}
+	for range 200 {
+		tx := transport.NewTxBatch(1 << 16)
+		for i, p := range paths {
+			tx.Commit(copy(tx.Room(), packet(i, 8)), p)
+		}
+		for i, p := range b.take(t, send(t, a.side, tx)...) {
+			if p.SPI != paths[i].SPI {
+				t.Fatalf("packet %d has SPI %08x, want %08x", i, p.SPI, paths[i].SPI)
+			}
+		}
+		if n := a.takes(t, b.packets(t, 1)...); n != 1 {
+			t.Fatalf("%+v", a.Counters())
+		}
+	}
+	if c := b.Counters(); c.Opened != 800 || c.Rekeys < 199 || c.Unknown+c.Forged+c.Ended != 0 {
+		t.Errorf("%+v", c)
+	}
+	chain := func() *wire.Chain {
+		c, err := wire.NewChain(wire.GCM128, make([]byte, 16))
+		check(t, err)
+		return c
+	}
+	one := paths[1].SPI
+	check(t, a.Accept(addrB, 5, own(7)))
+	for name, err := range map[string]error{
+		"accept a chain with the highest bit":           a.AcceptChain(addrB, one, chain()),
+		"seal with a chain with the highest bit":        a.SealChain(addrC, one, chain(), 0x7e000001),
+		"seal with a chain, another peer":               a.SealChain(addrC, 9, chain(), 0x7e000001),
+		"seal with a chain beside what is not accepted": a.SealChain(addrB, 9, chain(), 77),
+		"seal with a chain beside one key":              a.SealChain(addrB, 9, chain(), 5),
+	} {
+		if err == nil {
+			t.Errorf("%s: no error", name)
 		}
 	}
 }
@@ -440,5 +493,5 @@ func TestEndErases(t *testing.T) {
 	if err := a.Send(batch(a.path, 8)); !errors.Is(err, psp.ErrNoKey) {
 		t.Errorf("%v", err)
 	}
-	check(t, errors.Join(b.Accept(addrC, a.to, key(t, wire.GCM256)), a.Seal(a.peer, a.to, key(t, wire.GCM256), 0)))
+	check(t, errors.Join(b.Accept(addrC, a.to, key(t, wire.GCM256)), a.Seal(a.peer, a.to, key(t, wire.GCM256))))
 }

@@ -16,12 +16,12 @@ import (
 // transport.Link.
 type Link struct {
 	transport.Wrapper
-	Limits   Limits
+	Limits   Limits // of keys
 	tx       sealing
 	rx       opening
 	counters counts
 
-	receivers table[uint32, receiver]    // by the number of their SPIs
+	receivers table[uint32, receiver]    // by numberOf
 	senders   table[association, sender] // by the peer, and the SPI that it has chosen
 }
 
@@ -35,9 +35,10 @@ type association struct {
 
 // Why an association cannot be.
 var (
-	ErrTaken = errors.New("psp: there is a key for it already: choose another SPI, or end that association first")
-	errZero  = errors.New("psp: SPI 0 stands for no association")
-	errAlone = errors.New("psp: packets of the peer are not accepted with the SPI that says how far it has come")
+	ErrTaken  = errors.New("psp: there is a key for it already: choose another SPI, or end that association first")
+	errZero   = errors.New("psp: SPI 0 stands for no association")
+	errAlone  = errors.New("psp: packets of the peer are not accepted with that SPI, by a chain of keys")
+	errOneKey = errors.New("psp: the highest bit of the SPI is set: its association has one key, and no chain")
 )
 
 // New wraps inner, without an association.
@@ -47,36 +48,55 @@ func New(inner transport.Link) *Link {
 	return l
 }
 
-// Accept has packets from a peer with an SPI opened with the keys of a chain,
-// which is the link's from then on. It fails with ErrTaken if packets with the
-// number of the SPI are opened already, of any peer.
-func (l *Link) Accept(peer netip.Addr, spi uint32, chain *psp.Chain) error {
-	p := &pair{rekeys: &l.counters.rekeys}
-	return l.receivers.add(psp.Number(spi), spi, func() *receiver { return newReceiver(plain(peer), spi, chain, p) })
+// Accept has packets from a peer with an SPI opened with a key. It fails with
+// ErrTaken if packets with the SPI are opened already, of any peer.
+func (l *Link) Accept(peer netip.Addr, spi uint32, key *psp.Key) error {
+	return l.receivers.add(numberOf(spi), spi, func() *receiver {
+		return &receiver{peer: plain(peer), spi: spi, pair: new(pair), now: opener{key: key}}
+	})
 }
 
-// Seal has packets of paths to a peer with an SPI sealed with the keys of a
-// chain, which is the link's from then on. It fails with ErrTaken if the two
-// have a key: one must not begin to count anew.
-//
-// The peer seals with the SPI accepted, which says how far it has come with the
-// keys. Without that, 0, there is no second key: the association seals
-// Limits.Most packets.
-func (l *Link) Seal(peer netip.Addr, spi uint32, chain *psp.Chain, accepted uint32) error {
-	p := &pair{rekeys: &l.counters.rekeys}
-	if accepted != 0 {
-		r := l.receivers.get(psp.Number(accepted))
-		if r == nil || r.peer != plain(peer) {
-			return fmt.Errorf("SPI 0x%08x: %w", accepted, errAlone)
-		}
-		p = r.pair
+// AcceptChain has packets from a peer opened with the keys of a chain, which is
+// the link's from then on. The SPI is that of the first one; its highest bit is
+// 0. It fails with ErrTaken if packets with the number of the SPI are opened
+// already, of any peer.
+func (l *Link) AcceptChain(peer netip.Addr, spi uint32, chain *psp.Chain) error {
+	if spi&psp.SecondMaster != 0 {
+		return fmt.Errorf("SPI 0x%08x: %w", spi, errOneKey)
 	}
-	return l.senders.add(association{plain(peer), spi}, spi, func() *sender { return newSender(spi, chain, p) })
+	p := &pair{rekeys: &l.counters.rekeys}
+	return l.receivers.add(numberOf(spi), spi, func() *receiver { return newReceiver(plain(peer), spi, chain, p) })
+}
+
+// Seal has packets of paths to a peer with an SPI sealed with a key, as many as
+// Limits.Most. It fails with ErrTaken if the two have a key: one must not begin
+// to count anew.
+func (l *Link) Seal(peer netip.Addr, spi uint32, key *psp.Key) error {
+	return l.senders.add(association{plain(peer), spi}, spi, func() *sender {
+		return &sender{spi: spi, key: key, pair: new(pair)}
+	})
+}
+
+// SealChain has packets of paths to a peer with an SPI sealed with the keys of a
+// chain, which is the link's from then on. The SPI is that of the first one. The
+// peer seals with the SPI accepted, by a chain, too, which says how far it has
+// come. It fails with ErrTaken as Seal does.
+func (l *Link) SealChain(peer netip.Addr, spi uint32, chain *psp.Chain, accepted uint32) error {
+	if spi&psp.SecondMaster != 0 {
+		return fmt.Errorf("SPI 0x%08x: %w", spi, errOneKey)
+	}
+	r := l.receivers.get(numberOf(accepted))
+	if r == nil || r.peer != plain(peer) || r.chain == nil {
+		return fmt.Errorf("SPI 0x%08x: %w", accepted, errAlone)
+	}
+	return l.senders.add(association{plain(peer), spi}, spi, func() *sender {
+		return &sender{spi: spi, key: chain.Key(spi), pair: r.pair, first: spi, chain: chain}
+	})
 }
 
 // EndAccept ends what Accept has begun: packets with the SPI are dropped.
 func (l *Link) EndAccept(spi uint32) {
-	if r := l.receivers.remove(psp.Number(spi)); r != nil {
+	if r := l.receivers.remove(numberOf(spi)); r != nil {
 		r.end()
 	}
 }
@@ -123,6 +143,15 @@ func (l *Link) SetPlacer(p transport.Placer) {
 	if inner, ok := l.Link.(transport.PlacingLink); ok {
 		inner.SetPlacer(p)
 	}
+}
+
+// numberOf returns what SPIs of an association to this side have in common: the
+// number, or with the highest bit all of one, which has no other key.
+func numberOf(spi uint32) uint32 {
+	if spi&psp.SecondMaster != 0 {
+		return spi
+	}
+	return psp.Number(spi)
 }
 
 // plain is an address as packets have it.

@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"crypto/aes"
 	"crypto/cipher"
-	"crypto/hkdf"
-	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -113,9 +111,9 @@ const spiAB = 0x1234
 
 var secret = [32]byte{1, 2, 3, 4}
 
-func key(t testing.TB, v wire.Version) *wire.Chain {
+func key(t testing.TB, v wire.Version) *wire.Key {
 	t.Helper()
-	k, err := wire.NewChain(v, secret[:v.KeyLen()])
+	k, err := wire.NewKey(v, secret[:v.KeyLen()])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +124,7 @@ func key(t testing.TB, v wire.Version) *wire.Chain {
 func pair(t testing.TB, v wire.Version) (a, b *side) {
 	t.Helper()
 	a, b = newSide(addrA), newSide(addrB)
-	if err := errors.Join(a.Seal(addrB, spiAB, key(t, v), 0), b.Accept(addrA, spiAB, key(t, v))); err != nil {
+	if err := errors.Join(a.Seal(addrB, spiAB, key(t, v)), b.Accept(addrA, spiAB, key(t, v))); err != nil {
 		t.Fatal(err)
 	}
 	return a, b
@@ -217,12 +215,7 @@ func TestNothingReadable(t *testing.T) {
 	t.Parallel()
 	a, _ := pair(t, wire.GCM128)
 	sent := send(t, a, batch(sealedPath(spiAB), repeat(512, 20)...))
-	// The key as the documentation of wire.Chain has it.
-	first, err := hkdf.Extract(sha256.New, secret[:16], []byte("rocev2 psp"))
-	check(t, err)
-	derived, err := hkdf.Expand(sha256.New, first, "key\x00\x00\x00\x12\x34", 16)
-	check(t, err)
-	block, err := aes.NewCipher(derived)
+	block, err := aes.NewCipher(secret[:16])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -317,7 +310,7 @@ func TestStrangers(t *testing.T) {
 	t.Parallel()
 	a, b := pair(t, wire.GCM128)
 	c := newSide(addrC)
-	if err := errors.Join(c.Seal(addrB, spiAB, key(t, wire.GCM128), 0), a.Seal(addrB, 9, key(t, wire.GCM128), 0), b.Accept(addrC, 10, key(t, wire.GCM256))); err != nil {
+	if err := errors.Join(c.Seal(addrB, spiAB, key(t, wire.GCM128)), a.Seal(addrB, 9, key(t, wire.GCM128)), b.Accept(addrC, 10, key(t, wire.GCM256))); err != nil {
 		t.Fatal(err)
 	}
 	fromC := send(t, c, batch(transport.NewPath(addrC, transport.Path{Dst: addrB, SPI: spiAB}), 8))[0]
@@ -337,7 +330,7 @@ func TestStrangers(t *testing.T) {
 	if got := b.take(t, unknown); len(got) != 0 || b.Counters().Format != 1 {
 		t.Errorf("of another version: %+v", b.Counters())
 	}
-	k := key(t, wire.GCM128).Key(spiAB)
+	k := key(t, wire.GCM128)
 	for i, inside := range [][]byte{nil, make([]byte, 8), make([]byte, 8+15)} {
 		data := k.Seal(nil, &wire.Header{Next: wire.UDP, SPI: spiAB, IV: uint64(100 + i)}, nil, inside)
 		if got := b.take(t, datagram{data: data, src: netip.AddrPortFrom(addrA, 4791)}); len(got) != 0 {
@@ -389,13 +382,13 @@ func TestAssociations(t *testing.T) {
 	if err := b.Accept(addrC, spiAB, key(t, wire.GCM128)); !errors.Is(err, psp.ErrTaken) {
 		t.Errorf("an SPI twice: %v", err)
 	}
-	if err := a.Seal(addrB, spiAB, key(t, wire.GCM128), 0); !errors.Is(err, psp.ErrTaken) {
+	if err := a.Seal(addrB, spiAB, key(t, wire.GCM128)); !errors.Is(err, psp.ErrTaken) {
 		t.Errorf("a key that begins anew: %v", err)
 	}
-	if a.Seal(addrB, 0, key(t, wire.GCM128), 0) == nil || b.Accept(addrA, 0, key(t, wire.GCM128)) == nil {
+	if a.Seal(addrB, 0, key(t, wire.GCM128)) == nil || b.Accept(addrA, 0, key(t, wire.GCM128)) == nil {
 		t.Error("SPI 0 has a key")
 	}
-	if err := a.Seal(addrC, spiAB, key(t, wire.GCM128), 0); err != nil {
+	if err := a.Seal(addrC, spiAB, key(t, wire.GCM128)); err != nil {
 		t.Errorf("another peer with the same SPI: %v", err)
 	}
 	path := sealedPath(spiAB)

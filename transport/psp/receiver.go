@@ -14,7 +14,7 @@ type receiver struct {
 
 	generation        uint64 // of the key now
 	before, now, next opener
-	chain             *psp.Chain // at the next key
+	chain             *psp.Chain // at the next key; nil: there is one key
 }
 
 // opener is one of the keys of a receiver.
@@ -33,6 +33,12 @@ func newReceiver(peer netip.Addr, spi uint32, chain *psp.Chain, p *pair) *receiv
 // find returns what opens packets with an SPI; nil if there is nothing, because
 // the key has ended, or else is not due.
 func (r *receiver) find(spi uint32) (o *opener, ended bool) {
+	if r.chain == nil {
+		if spi != r.spi {
+			return nil, false
+		}
+		return &r.now, false
+	}
 	for r.generation < r.pair.now.Load() {
 		r.turn()
 	}
@@ -61,8 +67,7 @@ func (r *receiver) opened(o *opener, iv uint64) {
 			r.before = opener{}
 		}
 	case &r.next:
-		r.pair.opened(r.generation + 1)
-		r.turn()
+		r.pair.opened(r.generation + 1) // for find
 	}
 }
 
@@ -74,7 +79,11 @@ func (r *receiver) turn() {
 }
 
 // end erases the secret of r. Recv does not use it any more.
-func (r *receiver) end() { r.chain.Erase() }
+func (r *receiver) end() {
+	if r.chain != nil {
+		r.chain.Erase()
+	}
+}
 
 // look says what an initialization vector is, before the packet is opened.
 func (o *opener) look(iv uint64) psp.Verdict {

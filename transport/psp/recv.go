@@ -56,7 +56,7 @@ func (o *opening) open(p *transport.RxPacket) bool {
 		o.count.Format++
 		return false
 	}
-	r := o.all[psp.Number(h.SPI)]
+	r := o.all[numberOf(h.SPI)]
 	switch {
 	case r == nil:
 		o.count.Unknown++
