@@ -176,8 +176,8 @@ type Config struct {
 	// RekeyPackets is after how many packets that a queue pair has sealed
 	// with a key both directions go on with new ones, 0 and at most 2^26: a
 	// key may seal twice as many (RFC 9001 6.6), until the peer has
-	// answered. RekeyAfter is the time after which they do, 0: 24 hours. See
-	// Sealing.
+	// answered. RekeyAfter is the time after which they do, 0: 24 hours.
+	// See Sealing.
 	RekeyPackets uint64
 	RekeyAfter   time.Duration
 

@@ -20,9 +20,9 @@ import (
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
-// ledger has what a side has put on the cable. Sealed packets must open with the
-// key of their generation, and each key must have initialization vectors from 1
-// on, one after the other, none of them twice.
+// ledger has what a side has put on the cable. Sealed packets must open with
+// the key of their generation, and each key must have initialization vectors
+// from 1 on, one after the other, none of them twice.
 type ledger struct {
 	chain   *format.Chain
 	key     *format.Key
@@ -155,7 +155,8 @@ func (w *worker) complete(wc *verbs.WC) error {
 	return nil
 }
 
-// run has up to 24 operations under way until all are done, and the peer's, too.
+// run has up to 24 operations under way until all are done, and the peer's,
+// too.
 func (w *worker) run(t testing.TB) error {
 	for w.done < w.ops || w.arrived < uint64(w.ops/4) {
 		for w.posted < w.ops && w.posted < w.done+24 {
@@ -197,9 +198,9 @@ func work(t *testing.T, a, b *sealedSide, ops int) (wa, wb *worker) {
 	return wa, wb
 }
 
-// TestRekeyUnderWay has 100,000 operations of all kinds, of both sides, with new
-// keys after 100 packets, while packets are lost, overtaken and doubled. Each is
-// done once, in its order. No key seals two packets with the same
+// TestRekeyUnderWay has 100,000 operations of all kinds, of both sides, with
+// new keys after 100 packets, while packets are lost, overtaken and doubled.
+// Each is done once, in its order. No key seals two packets with the same
 // initialization vector.
 func TestRekeyUnderWay(t *testing.T) {
 	t.Parallel()
@@ -300,8 +301,8 @@ func TestSilentPeerEndsSealing(t *testing.T) {
 	})
 }
 
-// TestGoodputWhileSealed compares the time that operations take over a bad path,
-// in clear and sealed with new keys each 100 packets: they do as many.
+// TestGoodputWhileSealed compares the time that operations take over a bad
+// path, in clear and sealed with new keys each 100 packets: they do as many.
 func TestGoodputWhileSealed(t *testing.T) {
 	t.Parallel()
 	ops := 5_000

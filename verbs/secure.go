@@ -108,8 +108,8 @@ func (q *QP) Sealing() (*Sealing, error) {
 }
 
 // SPI returns the number for an association to the queue pair: that of the
-// queue pair, with the generation of the first key in front, 0 to 127. It is not
-// 0.
+// queue pair, with the generation of the first key in front, 0 to 127. It is
+// not 0.
 func (s *Sealing) SPI(generation uint8) uint32 {
 	return uint32(generation)<<24 | uint32(s.core.QPN())
 }

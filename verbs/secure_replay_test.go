@@ -151,7 +151,7 @@ func dropped(s *sealedSide) map[string]uint64 {
 	return all
 }
 
-// counts reports an error unless a side has counted so many packets since
+// counts reports an error unless a side has counted a number of packets since
 // before, all by the reasons.
 func counts(t *testing.T, why string, s *sealedSide, before map[string]uint64, want int, reasons ...string) {
 	t.Helper()
@@ -201,7 +201,8 @@ func TestMillionReplays(t *testing.T) {
 			{"after two keys", 1, []string{"psp_ended"}},
 			{"after 64 keys", 62, []string{"psp_ended"}},
 			{"after 65 keys", 1, []string{"psp_unknown_spi"}},
-			// The initialization vectors of some have come with this key.
+			// The initialization vectors of some have come with
+			// this key.
 			{"after 128 keys", 63, []string{"psp_forged", "psp_replayed"}},
 		} {
 			ofKeys(c.keys)
@@ -235,7 +236,8 @@ func TestEveryByteChanged(t *testing.T) {
 			check(t, err)
 			key := chain.Key(spi)
 			for n, p := range at.captured[i] {
-				// The packet as it would come next, had the peer sent it.
+				// The packet as it would come next, had the
+				// peer sent it.
 				_, inside, err := key.Open(nil, p)
 				check(t, err)
 				p = key.Seal(nil, &format.Header{Next: format.UDP, SPI: spi, IV: uint64(1000 + n)}, inside[:8], inside[8:])
@@ -351,8 +353,8 @@ func TestWithheldForTheNext(t *testing.T) {
 		key, iv := chain.Key(spi), uint64(1000)
 		_, write, err := key.Open(nil, at.captured[1][0])
 		check(t, err)
-		// withheld returns the first packet, a WRITE, as the peer would have
-		// sealed it next, with the PSN that is due.
+		// withheld returns the first packet, a WRITE, as the peer would
+		// have sealed it next, with the PSN that is due.
 		withheld := func() []byte {
 			iv++
 			inside := bytes.Clone(write)

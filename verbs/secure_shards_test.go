@@ -44,9 +44,9 @@ func shardedSide(t *testing.T, pairs int) (sides []verbstest.Side) {
 
 // TestSealedBesideClear has queue pairs of one device work at once over real
 // sockets, on several shards: some are sealed, with all algorithms, some are in
-// clear, and some are sealed while they work. Those that are sealed have new keys
-// each 300 packets, and when the program wants them. Each gets its own bytes,
-// and no packet is dropped for its seal.
+// clear, and some are sealed while they work. Those that are sealed have new
+// keys each 300 packets, and when the program wants them. Each gets its own
+// bytes, and no packet is dropped for its seal.
 func TestSealedBesideClear(t *testing.T) {
 	t.Parallel()
 	const pairs, rounds, size = 12, 20, 200_003

@@ -23,9 +23,9 @@
 // key nor that key is kept.
 //
 // The keys of packets are derived from that key, one after the other: see
-// verbs.Sealing. So a connection has new keys as long as it lasts, and no second
-// handshake. What has become of the certificates meanwhile it does not ask: a
-// program that must know ends the connection, and dials again.
+// verbs.Sealing. So a connection has new keys as long as it lasts, and no
+// second handshake. What has become of the certificates meanwhile it does not
+// ask: a program that must know ends the connection, and dials again.
 package secure
 
 import (

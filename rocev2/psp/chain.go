@@ -10,13 +10,13 @@ import (
 const (
 	// MaxPackets is how many packets a key may seal. With the largest ones
 	// it is as many bytes as AES-GCM may have by RFC 9001 6.6: 2^28 packets
-	// of 2^11 bytes, of which nobody can tell with a chance above 2^-57 that
-	// they are not random. (NIST SP 800-38D 8.3 bounds a key to 2^32 packets
-	// where the initialization vectors are not counted.)
+	// of 2^11 bytes, which look random but for a chance of 2^-57. (NIST SP
+	// 800-38D 8.3 bounds a key to 2^32 packets where the initialization
+	// vectors are not counted.)
 	MaxPackets = 1 << 27
 
-	// generationBits are those of an SPI that are the generation of a key of
-	// a Chain, above the 24 of the number.
+	// generationBits are those of an SPI that are the generation of a key
+	// of a Chain, above the 24 of the number.
 	generationBits = SecondMaster - 1<<24
 )
 
@@ -35,8 +35,8 @@ func Between(spi, after uint32) int { return int(int8(spi>>24-after>>24) << 1 >>
 
 // Chain is the keys of a security association, one after the other. Each
 // generation has a secret, from which its key is derived, and the secret of the
-// next one, as in RFC 8446 7.2. So who learns a key knows no other one, and who
-// learns a secret knows no key before it.
+// next one, as in RFC 8446 7.2. So an attacker that learns a key knows no other
+// one, and with a secret no key before it.
 //
 //	secret 0   = HKDF-Extract("rocev2 psp", key of the association)
 //	key n      = HKDF-Expand(secret n, "key" version SPI, length of the key)

@@ -34,8 +34,8 @@
 //   - A side goes on to the next generation by itself after Limits.Packets, or
 //     by Rekey. But it does so only when it has opened a packet of the
 //     generation that it seals with: so the peer has come as far.
-//   - A side that opens a packet of the next generation goes on to it, and seals
-//     what it sends with it.
+//   - A side that opens a packet of the next generation goes on to it, and
+//     seals what it sends with it.
 //
 // So the two are never more than one generation apart, and need no message:
 // packets say in their SPI which generation they are of, and any packet of the
@@ -69,8 +69,8 @@
 // before it has sealed Limits.Most packets.
 //
 // If the peer says nothing, the first rule has this side seal on with the key
-// that it has, up to Limits.Most. After that its packets are an error (ErrNoKey),
-// and the queue pair ends by its retries.
+// that it has, up to Limits.Most. After that its packets are an error
+// (ErrNoKey), and the queue pair ends by its retries.
 //
 // A secret or key that was followed by another one is overwritten, as far as Go
 // allows: what package crypto/aes has made of a key goes with the garbage.

@@ -238,8 +238,8 @@ func TestBothBegin(t *testing.T) {
 		if n := b.takes(t, a.packets(t, 1)...); n != 1 || a.generation() != g+1 {
 			t.Fatalf("generation %d: %+v", a.generation(), b.Counters())
 		}
-		// This packet says that b has come to g+1, and a goes on, as was
-		// wished.
+		// This packet says that b has come to g+1, and a goes on, as
+		// was wished.
 		if n := a.takes(t, b.packets(t, 1)...); n != 1 || a.generation() != g+2 {
 			t.Fatalf("generation %d: %+v", a.generation(), a.Counters())
 		}
@@ -251,8 +251,8 @@ func TestBothBegin(t *testing.T) {
 	}
 }
 
-// TestOldGenerations sends packets of a key again, and for the first time, after
-// one new key, after many packets of it, and after two.
+// TestOldGenerations sends packets of a key again, and for the first time,
+// after one new key, after many packets of it, and after two.
 func TestOldGenerations(t *testing.T) {
 	t.Parallel()
 	a, b := ends(t, psp.Limits{})

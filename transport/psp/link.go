@@ -77,10 +77,10 @@ func (l *Link) Seal(peer netip.Addr, spi uint32, key *psp.Key) error {
 	})
 }
 
-// SealChain has packets of paths to a peer with an SPI sealed with the keys of a
-// chain, which is the link's from then on. The SPI is that of the first one. The
-// peer seals with the SPI accepted, by a chain, too, which says how far it has
-// come. It fails with ErrTaken as Seal does.
+// SealChain has packets of paths to a peer with an SPI sealed with the keys of
+// a chain, which is the link's from then on. The SPI is that of the first one.
+// The peer seals with the SPI accepted, by a chain, too, which says how far it
+// has come. It fails with ErrTaken as Seal does.
 func (l *Link) SealChain(peer netip.Addr, spi uint32, chain *psp.Chain, accepted uint32) error {
 	if spi&psp.SecondMaster != 0 {
 		return fmt.Errorf("SPI 0x%08x: %w", spi, errOneKey)
