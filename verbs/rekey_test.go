@@ -205,7 +205,7 @@ func work(t *testing.T, a, b *sealedSide, ops int) (wa, wb *worker) {
 func TestRekeyUnderWay(t *testing.T) {
 	t.Parallel()
 	ops := 50_000
-	if testing.Short() {
+	if testing.Short() || race.Enabled {
 		ops = 2_000
 	}
 	for name, port := range map[string]fabric.PortConfig{

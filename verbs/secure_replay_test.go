@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"slices"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -164,7 +165,7 @@ func counts(t *testing.T, why string, s *sealedSide, before map[string]uint64, w
 		if slices.Contains(reasons, name) {
 			sum += int(counted[name])
 		} else {
-			sum = -1 << 40
+			sum = -1 << 30
 		}
 	}
 	if sum != want {
@@ -404,7 +405,7 @@ func TestWithheldForTheNext(t *testing.T) {
 // packets with PSNs that are due again are replays.
 func TestPSNComesRound(t *testing.T) {
 	t.Parallel()
-	if testing.Short() || race.Enabled {
+	if testing.Short() || race.Enabled || strconv.IntSize == 32 { // there AES is slow, too
 		t.Skip("16 million packets take half a minute")
 	}
 	synctest.Test(t, func(t *testing.T) {
