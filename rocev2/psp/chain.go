@@ -90,6 +90,12 @@ func (c *Chain) Next() {
 	c.generation++
 }
 
+// clone returns another chain at the same generation.
+func (c *Chain) clone() *Chain {
+	secret := *c.secret
+	return &Chain{c.version, c.generation, &secret}
+}
+
 // Fingerprint returns what is the same for the same key of an association, to
 // find one that is used again. It says nothing of the key.
 func (c *Chain) Fingerprint() (f [16]byte) {
