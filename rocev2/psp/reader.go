@@ -3,9 +3,9 @@ package psp
 // Reader opens the packets of an association whose keys are those of a Chain,
 // for one that only looks on, as at a capture. It follows the generations as
 // their packets come: the first packet is of one of the first 128 keys, and no
-// 64 generations are missing after it. Packets of the generation before the
-// newest one open, too. Whether a packet comes again it does not look at. It is
-// not safe for concurrent use.
+// 64 generations are missing after it. Packets of the 8 generations before the
+// newest one open, too: more than receivers take. Whether a packet comes again
+// it does not look at. It is not safe for concurrent use.
 type Reader struct {
 	first  uint32 // SPI of the first key
 	chain  *Chain // at the oldest generation that opens
@@ -13,6 +13,9 @@ type Reader struct {
 	newest uint64 // generation that was opened
 	keys   [2]readerKey
 }
+
+// late is how many generations before the newest open.
+const late = 8
 
 // readerKey is a key that was derived last, or before that.
 type readerKey struct {
@@ -44,15 +47,15 @@ func (r *Reader) Open(dst, packet []byte) (h Header, plain []byte, err error) {
 	h, plain, err = r.key(generation).Open(dst, packet)
 	if err == nil {
 		r.opened, r.newest = true, max(r.newest, generation)
-		for r.chain.Generation()+1 < r.newest {
+		for r.chain.Generation()+late < r.newest {
 			r.chain.Next()
 		}
 	}
 	return h, plain, err
 }
 
-// generation returns that of the key of an SPI, and reports false if the SPI has
-// none that opens.
+// generation returns that of the key of an SPI, and reports false if the SPI
+// has none that opens.
 func (r *Reader) generation(spi uint32) (uint64, bool) {
 	if Number(spi) != Number(r.first) || (spi^r.first)&SecondMaster != 0 {
 		return 0, false

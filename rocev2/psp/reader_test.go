@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestReader has packets of 1000 generations, some of them late by one, others
+// TestReader has packets of 1000 generations, some of them late, others
 // missing, and forged ones of any generation among them.
 func TestReader(t *testing.T) {
 	t.Parallel()
@@ -18,7 +18,7 @@ func TestReader(t *testing.T) {
 			t.Fatal(err)
 		}
 		chain := newChain(t, GCM128, make([]byte, 16))
-		var before []byte
+		var before [][]byte // by how many generations they are late
 		opens := func(why string, packet []byte, want error) {
 			t.Helper()
 			h, plain, err := reader.Open(nil, packet)
@@ -37,13 +37,16 @@ func TestReader(t *testing.T) {
 				}
 				opens("in turn", packet, nil)
 				opens("again", packet, nil)
-				if before != nil {
-					opens("late", before, nil)
+				for i, p := range before {
+					if p != nil {
+						opens("late", p, map[bool]error{false: nil, true: ErrICV}[i >= 8])
+					}
 				}
-				before = packet
+				before = append([][]byte{packet}, before...)
 			} else {
-				before = nil
+				before = append([][]byte{nil}, before...)
 			}
+			before = before[:min(len(before), 12)]
 			if g > begin && r.IntN(50) == 0 { // missing
 				for n := r.IntN(60); n > 0; n-- {
 					chain.Next()
