@@ -70,8 +70,8 @@ var ErrNotSealing = errors.New("the device cannot seal packets: open it with Con
 //
 // A key is for one connection and one direction: with another beginning AES-GCM
 // has initialization vectors twice, which discloses its packets. With the same
-// SPI that is refused as long as the key stays; after that, and with another
-// peer, it is the program's to see to it.
+// SPI that is refused for the 2048 associations that went last; with another
+// peer, and after that, it is the program's to see to it.
 type Sealing struct {
 	core *hca.QP
 	link *psp.Link
@@ -195,10 +195,8 @@ func (s *Sealing) begin(a *Association, sends bool) error {
 	if sends && s.accepts != nil {
 		one.accepts = s.accepts.spi
 	}
-	if err = one.begin(chain); errors.Is(err, psp.ErrTaken) { // maybe of a queue pair that has had the number
-		if err = s.dev.forget(one, err); err == nil {
-			err = one.begin(chain)
-		}
+	if err = s.unused(one); err == nil {
+		err = one.begin(chain)
 	}
 	if err != nil {
 		chain.Erase()
@@ -227,9 +225,23 @@ func (s *Sealing) use(a *association) error {
 	return nil
 }
 
-// errKeyUsed is why an association has no new beginning: its packets would have
-// the initialization vectors of others, and packets of the first would be new.
-var errKeyUsed = errors.New("the key has sealed packets with this SPI for a queue pair that has gone: each connection needs keys of its own")
+// Why an association cannot begin: its packets would have the initialization
+// vectors of others, and packets of the others would be new.
+var (
+	errKeyUsed  = errors.New("the key has sealed packets with this SPI for a queue pair that has gone: each connection needs keys of its own")
+	errKeyTwice = errors.New("the other direction has the same key and SPI: each direction needs a key of its own")
+)
+
+// unused reports whether the key of an association was used before, with the
+// same SPI. The place of one that has gone is free then.
+func (s *Sealing) unused(a *association) error {
+	for _, other := range []*association{s.accepts, s.seals} {
+		if other != nil && other.of == a.of && other.spi == a.spi {
+			return errKeyTwice
+		}
+	}
+	return s.dev.forget(a)
+}
 
 // reset has the associations end.
 func (s *Sealing) reset() {
@@ -257,6 +269,7 @@ type association struct {
 	accepts uint32    // SPI of the other direction, of one that sends
 	of      [16]byte  // fingerprint of its key
 	gone    time.Time // when its queue pair went
+	over    bool      // the link has forgotten it, and its key
 }
 
 func (a *association) begin(chain *format.Chain) error {
@@ -267,11 +280,14 @@ func (a *association) begin(chain *format.Chain) error {
 }
 
 func (a *association) end() {
-	if a.sends {
+	switch {
+	case a.over:
+	case a.sends:
 		a.link.EndSeal(a.peer, a.spi)
-	} else {
+	default:
 		a.link.EndAccept(a.spi)
 	}
+	a.over = true
 }
 
 // like reports whether two take the same place in a link.
@@ -295,7 +311,8 @@ type seals struct {
 	mu      sync.Mutex
 	of      map[*QP]*Sealing
 	gone    []*association // the oldest first
-	forgets *task.Timer    // set while there are any
+	forgets *task.Timer
+	waits   bool // forgets is set
 }
 
 // end ends the associations of a queue pair, which is closed or begins anew.
@@ -313,8 +330,8 @@ func (s *seals) end(q *QP) {
 }
 
 const (
-	// mostGone is how many associations are kept after their queue pair has
-	// gone, and keepGone for how long.
+	// mostGone is how many associations are known after their queue pair
+	// has gone, and keepGone for how long they have their keys.
 	mostGone = 2048
 	keepGone = 10 * time.Minute
 )
@@ -329,11 +346,12 @@ func (s *seals) retire(ended []*association) {
 	for _, a := range ended {
 		a.gone = s.tasks.Now()
 	}
-	if len(s.gone) == 0 {
+	if !s.waits {
 		if s.forgets == nil {
 			s.forgets = s.tasks.NewTimer(s.old)
 		}
 		s.forgets.Reset(keepGone)
+		s.waits = true
 	}
 	s.gone = append(s.gone, ended...)
 	s.shorten(len(s.gone) - mostGone)
@@ -344,13 +362,14 @@ func (s *seals) old() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.tasks.Now()
-	i := slices.IndexFunc(s.gone, func(a *association) bool { return now.Sub(a.gone) < keepGone })
-	if i < 0 {
-		s.shorten(len(s.gone))
-		return
+	for _, a := range s.gone {
+		if age := now.Sub(a.gone); age < keepGone {
+			s.forgets.Reset(keepGone - age)
+			return
+		}
+		a.end()
 	}
-	s.shorten(i)
-	s.forgets.Reset(keepGone - now.Sub(s.gone[0].gone))
+	s.waits = false
 }
 
 // shorten ends the n oldest of what is kept.
@@ -362,20 +381,20 @@ func (s *seals) shorten(n int) {
 	s.gone = s.gone[max(n, 0):]
 }
 
-// forget ends an association of a queue pair that has gone, in the place of a
-// but with another key. It returns taken if there is none.
-func (s *seals) forget(a *association, taken error) error {
+// forget ends the association of a queue pair that has gone in the place of a,
+// if it has another key.
+func (s *seals) forget(a *association) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	i := slices.IndexFunc(s.gone, a.like)
-	switch {
-	case i < 0:
-		return taken
-	case s.gone[i].of == a.of:
-		return errKeyUsed
+	for _, g := range s.gone {
+		switch {
+		case !a.like(g):
+		case g.of == a.of:
+			return errKeyUsed
+		default:
+			g.end()
+		}
 	}
-	s.gone[i].end()
-	s.gone = slices.Delete(s.gone, i, i+1)
 	return nil
 }
 
@@ -391,8 +410,9 @@ func (s *seals) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.shorten(len(s.gone))
-	if s.forgets != nil {
+	if s.waits {
 		s.forgets.Stop()
+		s.waits = false
 	}
 }
 

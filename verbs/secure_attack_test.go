@@ -89,11 +89,17 @@ func TestKeyUsedAgain(t *testing.T) {
 		toA, toB := sa.SPI(0), sb.SPI(0)
 		intoA := verbs.Association{SPI: toA, Key: keyOf(toA, verbs.SealGCM128)}
 		intoB := verbs.Association{SPI: toB, Key: keyOf(toB, verbs.SealGCM128)}
-		if err := sa.Accept(intoA); err == nil || !strings.Contains(err.Error(), "keys of its own") {
-			t.Errorf("accepts with a key that was used: %v", err)
+		for range 2 {
+			if err := sa.Accept(intoA); err == nil || !strings.Contains(err.Error(), "keys of its own") {
+				t.Errorf("accepts with a key that was used: %v", err)
+			}
+			time.Sleep(time.Hour) // the key itself has gone
 		}
 		intoA.Key[0]++
 		check(t, sa.Accept(intoA))
+		if err := sa.Seal(intoA); err == nil || !strings.Contains(err.Error(), "the other direction") {
+			t.Errorf("seals with the key and SPI that it accepts: %v", err)
+		}
 		if err := sa.Seal(intoB); err == nil || !strings.Contains(err.Error(), "keys of its own") {
 			t.Errorf("seals with a key that was used: %v", err)
 		}
