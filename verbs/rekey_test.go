@@ -2,6 +2,8 @@ package verbs_test
 
 import (
 	"bytes"
+	"cmp"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -18,6 +20,7 @@ import (
 	"github.com/gosoftroce/rocev2/transport"
 	"github.com/gosoftroce/rocev2/transport/psp"
 	"github.com/gosoftroce/rocev2/verbs"
+	"github.com/gosoftroce/rocev2/verbs/verbstest"
 )
 
 // ledger has what a side has put on the cable. Sealed packets must open with
@@ -235,36 +238,45 @@ func TestRekeyUnderWay(t *testing.T) {
 }
 
 // TestRekeyByAge has a queue pair with hardly any traffic, in virtual time: its
-// keys are used for a day at most.
+// keys are used for a day at most, or for as long as the program says.
 func TestRekeyByAge(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		a, b := sealedPair(t, fabric.Config{})
-		seal(t, a.QP, b.QP, verbs.SealGCM128)
-		l := newLedger(t, b.QP)
-		a.cable.Take()
-		var last uint64
-		begun, first := time.Now(), true
-		for range 300 {
-			time.Sleep(7 * time.Hour)
-			check(t, a.QP.PostSend(verbs.SendWR{Opcode: verbs.OpWrite, Signaled: true, SGList: sgl(a.MR, 0, 8), Remote: b.MR.RemoteAt(0)}))
-			check(t, a.Next(t).Err())
-			l.take(t, a.cable.Take())
-			if g := l.chain.Generation(); g != last || first {
-				last, begun, first = g, time.Now(), false
-			} else if age := time.Since(begun); age > 24*time.Hour {
-				t.Fatalf("the key of generation %d is used for %v", g, age)
-			}
+	for _, after := range []time.Duration{0, time.Minute} {
+		t.Run(fmt.Sprint(after), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) { rekeyByAge(t, after) })
+		})
+	}
+}
+
+func rekeyByAge(t *testing.T, after time.Duration) {
+	a, b := sealedPairOf(t, fabric.Config{}, verbs.Config{Sealing: true, RekeyAfter: after})
+	seal(t, a.QP, b.QP, verbs.SealGCM128)
+	l := newLedger(t, b.QP)
+	a.cable.Take()
+	longest := cmp.Or(after, 24*time.Hour)
+	var last uint64
+	begun, first := time.Now(), true
+	for range 300 {
+		time.Sleep(longest * 7 / 24)
+		check(t, a.QP.PostSend(verbs.SendWR{Opcode: verbs.OpWrite, Signaled: true, SGList: sgl(a.MR, 0, 8), Remote: b.MR.RemoteAt(0)}))
+		wc := a.Next(t)
+		check(t, wc.Err())
+		l.take(t, a.cable.Take())
+		if g := l.chain.Generation(); g != last || first {
+			last, begun, first = g, time.Now(), false
+		} else if age := time.Since(begun); age > longest {
+			t.Fatalf("the key of generation %d is used for %v", g, age)
 		}
-		if c := a.Dev.SealCounters(); last < 80 || last > 200 || a.QP.Stats().Retransmits != 0 || c.Ended+c.Unknown+c.NoKey != 0 {
-			t.Errorf("%d keys in 87 days: %+v", last, c)
-		}
-		check(t, a.QP.Close())
-		time.Sleep(100 * time.Hour)
-		if got := sealing(t, b.QP).Generation(); got > last+2 {
-			t.Errorf("generation %d, and no packet has come since %d", got, last)
-		}
-	})
+	}
+	if c := a.Dev.SealCounters(); last < 80 || last > 200 || a.QP.Stats().Retransmits != 0 || c.Ended+c.Unknown+c.NoKey != 0 {
+		t.Errorf("%d keys in 300 * 7/24 times %v: %+v", last, longest, c)
+	}
+	check(t, a.QP.Close())
+	time.Sleep(5 * longest)
+	if got := sealing(t, b.QP).Generation(); got > last+2 {
+		t.Errorf("generation %d, and no packet has come since %d", got, last)
+	}
 }
 
 // TestSilentPeerEndsSealing has a peer that says nothing any more, while much
@@ -328,6 +340,56 @@ func TestGoodputWhileSealed(t *testing.T) {
 	if ratio := float64(took[1]) / float64(took[0]); ratio < 0.9 || ratio > 1.1 {
 		t.Errorf("operations take %.3f of the time when they are sealed", ratio)
 	}
+}
+
+// TestRekeyBesideClose has programs that want new keys all the time, from
+// goroutines of their own, while there is traffic, and while queue pairs go back
+// to RESET, have other keys, and are closed.
+func TestRekeyBesideClose(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a, b := sealedPairOf(t, fabric.Config{}, verbs.Config{Sealing: true, RekeyPackets: 7})
+		ctx, cancel := context.WithCancel(t.Context())
+		var wishes sync.WaitGroup
+		for _, s := range []*sealedSide{a, b} {
+			own := sealing(t, s.QP)
+			wishes.Go(func() {
+				for ctx.Err() == nil {
+					own.Rekey()
+					own.Generation()
+					time.Sleep(time.Microsecond)
+				}
+			})
+		}
+		for round := range 10 {
+			sa, sb := sealing(t, a.QP), sealing(t, b.QP)
+			into := [2]verbs.Association{{SPI: sa.SPI(uint8(round)), Key: make([]byte, 16)}, {SPI: sb.SPI(uint8(round)), Key: make([]byte, 16)}}
+			into[0].Key[0], into[1].Key[0], into[1].Key[1] = byte(round), byte(round), 1
+			check(t, errors.Join(sa.Accept(into[0]), sb.Accept(into[1]), sa.Seal(into[1]), sb.Seal(into[0])))
+			for _, s := range []*verbs.Sealing{sa, sb} { // Sealing of a queue pair that began anew is another
+				wishes.Go(func() {
+					for range 100 {
+						s.Rekey()
+						time.Sleep(time.Microsecond)
+					}
+				})
+			}
+			for range 20 {
+				check(t, a.QP.PostSend(verbs.SendWR{Opcode: verbs.OpWrite, Signaled: true, SGList: sgl(a.MR, 0, 9000), Remote: b.MR.RemoteAt(0)}))
+				wc := a.Next(t)
+				check(t, wc.Err())
+			}
+			if g := sa.Generation(); g < 8 {
+				t.Errorf("round %d: %d new keys", round, g)
+			}
+			reset := &verbs.Attr{State: verbs.StateReset}
+			check(t, errors.Join(a.QP.Modify(reset, verbs.AttrState), b.QP.Modify(reset, verbs.AttrState)))
+			verbstest.Connect(t, a.QP, b.QP)
+		}
+		check(t, errors.Join(a.QP.Close(), b.QP.Close()))
+		cancel()
+		wishes.Wait()
+	})
 }
 
 // TestRekeySettings has values that cannot be.

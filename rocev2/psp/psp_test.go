@@ -420,3 +420,16 @@ func BenchmarkSeal(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkNextKey is what a new key costs: its secret, and itself.
+func BenchmarkNextKey(b *testing.B) {
+	c, err := NewChain(GCM128, make([]byte, 16))
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		c.Next()
+		c.Key(1)
+	}
+}

@@ -47,11 +47,11 @@
 // A receiver has the keys of three generations:
 //
 //   - now, which this side seals with;
-//   - the next, which is derived ahead, so that a forged packet costs what
-//     others do: one attempt to open it. It moves nothing. Packets of it are
-//     taken only when this side has sealed with now, as the peer cannot go on
-//     before: so a peer has this side derive at most one key for each packet
-//     that it is sent;
+//   - the next. Its key is derived when the first packet says that it is of it,
+//     and kept, so that a forged packet costs what others do: one attempt to
+//     open it. It moves nothing. Packets of it are taken only when this side
+//     has sealed with now, as the peer cannot go on before: so a peer has this
+//     side derive at most one key for each packet that it is sent;
 //   - the one before, for packets that were overtaken. It ends when the next
 //     generation begins, and before that when the peer has sealed more packets
 //     with now than a window has. One that came that late would be refused

@@ -26,7 +26,6 @@ type opener struct {
 func newReceiver(peer netip.Addr, spi uint32, chain *psp.Chain, p *pair) *receiver {
 	r := &receiver{peer: peer, spi: spi, pair: p, now: opener{key: chain.Key(spi)}, chain: chain}
 	chain.Next()
-	r.next = opener{key: chain.Key(spi)}
 	return r
 }
 
@@ -47,6 +46,7 @@ func (r *receiver) find(spi uint32) (o *opener, ended bool) {
 	case d == 0:
 		return &r.now, false
 	case d == 1 && r.pair.sealed.Load() > r.generation: // else the peer has no reason
+		r.deriveNext()
 		return &r.next, false
 	case d == -1 && r.before.key != nil:
 		return &r.before, false
@@ -71,11 +71,20 @@ func (r *receiver) opened(o *opener, iv uint64) {
 	}
 }
 
+// deriveNext derives the next key, if there was no packet with its SPI yet. It
+// is kept: so it is derived once, however many of them are forged.
+func (r *receiver) deriveNext() {
+	if r.next.key == nil {
+		r.next.key = r.chain.Key(r.spi)
+	}
+}
+
 // turn goes on to the next key.
 func (r *receiver) turn() {
+	r.deriveNext()
 	r.chain.Next()
 	r.generation++
-	r.before, r.now, r.next = r.now, r.next, opener{key: r.chain.Key(r.spi)}
+	r.before, r.now, r.next = r.now, r.next, opener{}
 }
 
 // end erases the secret of r. Recv does not use it any more.
