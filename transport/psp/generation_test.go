@@ -461,6 +461,13 @@ func TestOneKeyOrMore(t *testing.T) {
 		check(t, err)
 		return c
 	}
+	// Without the bit an association of one key has no generations either.
+	check(t, errors.Join(b.Accept(addrA, 9, own(9)), a.Seal(addrB, 9, own(9))))
+	d := send(t, a.side, batch(sealedPath(9), 8))[0]
+	binary.BigEndian.PutUint32(d.data[4:], wire.Later(9, 1))
+	if n := len(b.take(t, d)); n != 0 || b.Counters().Unknown != 1 {
+		t.Errorf("%d packets of another generation than that of the only key: %+v", n, b.Counters())
+	}
 	one := paths[1].SPI
 	check(t, a.Accept(addrB, 5, own(7)))
 	for name, err := range map[string]error{
