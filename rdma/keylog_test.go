@@ -30,15 +30,21 @@ type tappedNet struct {
 	taps     [2]*tap.Link
 }
 
-func newTappedNet(t *testing.T, addrs [2]string, network fabric.Config) *tappedNet {
+// newTappedNet returns one; if a number of packets is given there are new keys
+// after that many.
+func newTappedNet(t *testing.T, addrs [2]string, network fabric.Config, packets ...uint64) *tappedNet {
 	t.Helper()
 	sw := fabric.NewSwitch(network)
+	cfg := verbs.Config{Sealing: true}
+	if len(packets) > 0 {
+		cfg.RekeyPackets = packets[0]
+	}
 	n := &tappedNet{at: netip.AddrPortFrom(netip.MustParseAddr(addrs[0]), 7471).String()}
 	for i, addr := range addrs {
 		port := must1[*fabric.Port](t)(sw.Attach(netip.MustParseAddr(addr)))
 		n.taps[i] = must1[*tap.Link](t)(tap.New(port, &n.captures[i]))
 		n.cables[i] = testcable.New(n.taps[i])
-		n.devs[i] = must1[*verbs.Device](t)(verbs.OpenLink(n.cables[i], verbs.Config{Sealing: true}))
+		n.devs[i] = must1[*verbs.Device](t)(verbs.OpenLink(n.cables[i], cfg))
 		t.Cleanup(func() { n.devs[i].Close() })
 	}
 	a := testcert.New(t)
@@ -90,15 +96,17 @@ func TestKeyLogOpens(t *testing.T) {
 		name  string
 		addrs [2]string
 		net   fabric.Config
+		keys  uint64 // 0: one for all; else a new one after that many packets
 	}{
-		{"IPv4", [2]string{"192.0.2.1", "192.0.2.2"}, fabric.Config{}},
-		{"IPv6", [2]string{"2001:db8::1", "2001:db8::2"}, fabric.Config{}},
-		{"a bad path", [2]string{"192.0.2.1", "192.0.2.2"}, fabric.Config{Seed: 3, Port: fabric.PortConfig{Loss: 0.1, Reorder: 0.1, Duplicate: 0.1}}},
+		{"IPv4", [2]string{"192.0.2.1", "192.0.2.2"}, fabric.Config{}, 0},
+		{"IPv6", [2]string{"2001:db8::1", "2001:db8::2"}, fabric.Config{}, 0},
+		{"new keys", [2]string{"192.0.2.1", "192.0.2.2"}, fabric.Config{}, 3},
+		{"a bad path", [2]string{"192.0.2.1", "192.0.2.2"}, fabric.Config{Seed: 3, Port: fabric.PortConfig{Loss: 0.1, Reorder: 0.1, Duplicate: 0.1}}, 4},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				n := newTappedNet(t, c.addrs, c.net)
+				n := newTappedNet(t, c.addrs, c.net, c.keys)
 				logs := [2]*bytes.Buffer{{}, {}}
 				n.server.KeyLogWriter, n.client.KeyLogWriter = logs[0], logs[1]
 				n.talk(t)
@@ -109,7 +117,10 @@ func TestKeyLogOpens(t *testing.T) {
 					t.Error("the lines of TLS are missing")
 				}
 				for i := range n.captures {
-					opensWithout(t, n.captures[i].Bytes(), logs[i].String())
+					generations := opensWithout(t, n.captures[i].Bytes(), logs[i].String())
+					if (generations > 2) != (c.keys > 0) {
+						t.Errorf("packets of %d generations", generations)
+					}
 					opensWithDissect(t, n.captures[i].Bytes(), logs[1-i].String())
 				}
 			})
@@ -128,7 +139,8 @@ func pspLines(log string) (lines []string) {
 }
 
 // opensWithout opens a capture without the code of this software.
-func opensWithout(t *testing.T, file []byte, log string) {
+// It returns how many generations of keys there are.
+func opensWithout(t *testing.T, file []byte, log string) (generations int) {
 	t.Helper()
 	if bytes.Contains(file, secretText[:20]) {
 		t.Fatal("the secret stands in the capture")
@@ -138,9 +150,9 @@ func opensWithout(t *testing.T, file []byte, log string) {
 		t.Fatalf("%d sealed packets, %d in clear: %v", len(list), inClear, err)
 	}
 	secrets := 0
-	opcodes := map[byte]bool{}
+	opcodes, spis := map[byte]bool{}, map[uint32]bool{}
 	for _, p := range list {
-		opcodes[p.opcode()] = true
+		opcodes[p.opcode()], spis[p.spi>>24] = true, true
 		if p.destQPN() != p.spi&0xffffff || !p.icrcGood {
 			t.Fatalf("SPI %#x, IV %d: queue pair %#x, PSN %d, ICRC %v", p.spi, p.iv, p.destQPN(), p.psn(), p.icrcGood)
 		}
@@ -152,6 +164,7 @@ func opensWithout(t *testing.T, file []byte, log string) {
 	if secrets < 20 || !opcodes[readRequest] || !opcodes[acknowledge] {
 		t.Errorf("%d packets with the secret, opcodes %v", secrets, opcodes)
 	}
+	return len(spis)
 }
 
 // opensWithDissect opens a capture as the tool does, and compares.

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"crypto/aes"
 	"crypto/cipher"
+	"crypto/hmac"
+	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
@@ -79,7 +81,7 @@ func openFrame(link uint16, frame []byte, log string) (p plainPacket, sealed boo
 		return p, false, nil
 	}
 	p.spi, p.iv = binary.BigEndian.Uint32(packet[4:]), binary.BigEndian.Uint64(packet[8:])
-	key, err := loggedKey(log, p.spi, p.dst)
+	key, err := packetKey(log, p.spi, p.dst, packet[3]>>2&15)
 	if err != nil {
 		return p, true, err
 	}
@@ -105,8 +107,30 @@ func openFrame(link uint16, frame []byte, log string) (p plainPacket, sealed boo
 	return p, true, nil
 }
 
-// loggedKey finds the key of an SPI at an address, the last line of which
-// counts.
+// packetKey derives the key of a packet from that of its association (HKDF,
+// RFC 5869, with SHA-256): each generation has a secret, from which its key is
+// derived, and the next secret. The generation is in 7 bits of the SPI.
+func packetKey(log string, spi uint32, dst netip.Addr, version byte) ([]byte, error) {
+	key, err := loggedKey(log, spi&0xffffff, dst)
+	if err != nil {
+		return nil, err
+	}
+	secret := hmacOf([]byte("rocev2 psp"), key)
+	for range spi >> 24 & 127 {
+		secret = hmacOf(secret, []byte("next\x01"))
+	}
+	info := binary.BigEndian.AppendUint32([]byte{'k', 'e', 'y', version}, spi)
+	return hmacOf(secret, append(info, 1))[:len(key)], nil
+}
+
+func hmacOf(key, text []byte) []byte {
+	mac := hmac.New(sha256.New, key)
+	mac.Write(text)
+	return mac.Sum(nil)
+}
+
+// loggedKey finds the key of an association at an address, the last line of
+// which counts.
 func loggedKey(log string, spi uint32, dst netip.Addr) (key []byte, err error) {
 	err = fmt.Errorf("no key for SPI %#x at %v", spi, dst)
 	for line := range strings.Lines(log) {

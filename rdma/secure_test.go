@@ -38,12 +38,17 @@ const (
 
 func newSecureNet(t *testing.T, network fabric.Config) *secureNet {
 	t.Helper()
+	return newSecureNetOf(t, network, verbs.Config{Sealing: true})
+}
+
+func newSecureNetOf(t *testing.T, network fabric.Config, device verbs.Config) *secureNet {
+	t.Helper()
 	sw := fabric.NewSwitch(network)
 	n := &secureNet{}
 	for i, addr := range []string{serverAddr, "192.0.2.2"} {
 		port := must1[*fabric.Port](t)(sw.Attach(netip.MustParseAddr(addr)))
 		n.cables[i] = testcable.New(port)
-		n.devs[i] = must1[*verbs.Device](t)(verbs.OpenLink(n.cables[i], verbs.Config{Sealing: true}))
+		n.devs[i] = must1[*verbs.Device](t)(verbs.OpenLink(n.cables[i], device))
 		t.Cleanup(func() { n.devs[i].Close() })
 	}
 	a := testcert.New(t)
@@ -159,6 +164,48 @@ func TestSecuredOnABadPath(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestSecuredRekeys has connections over a bad path with new keys all the time,
+// which are then idle for more than a day: everything of package rdma works on.
+func TestSecuredRekeys(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		path := fabric.PortConfig{Loss: 0.03, Reorder: 0.05, Duplicate: 0.05, Delay: 30 * time.Microsecond}
+		n := newSecureNetOf(t, fabric.Config{Seed: 3, Port: path}, verbs.Config{Sealing: true, RekeyPackets: 20})
+		memory := make([]byte, 1<<16)
+		lc := ListenConfig{TLS: n.server}
+		lc.Export("shared", Region{Memory: memory, Writable: true})
+		n.listen(t, lc)
+		var all sync.WaitGroup
+		for range 4 {
+			all.Go(func() {
+				c := must1[*Conn](t)(n.dial(t, n.client))
+				r := must1[*RemoteRegion](t)(c.Region(t.Context(), "shared"))
+				begun, _ := c.ConnectionState()
+				back := make([]byte, 20_000)
+				for i := range 100 {
+					echo(t, c, bytes.Repeat(secretText, 64)[:i*500])
+					must1[int](t)(r.ReadAt(back, int64(i)))
+				}
+				time.Sleep(30 * time.Hour)
+				echo(t, c, secretText)
+				if state, ok := c.ConnectionState(); !ok || !bytes.Equal(state.PeerCertificates[0].Raw, begun.PeerCertificates[0].Raw) {
+					t.Error("another state of TLS than before")
+				}
+				if g := must1[*verbs.Sealing](t)(c.core.qp.Sealing()).Generation(); g < 100 {
+					t.Errorf("%d new keys", g)
+				}
+				must(t, c.Close())
+			})
+		}
+		all.Wait()
+		for _, dev := range n.devs {
+			if c := dev.SealCounters(); c.Rekeys < 400 || c.NoKey+c.Unknown+c.Peer+c.Format+c.Forged != 0 {
+				t.Errorf("%+v", c)
+			}
+		}
+	})
 }
 
 // TestNotSecured has peers of which one has TLS, or the wrong one. None falls

@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"net/netip"
 	"reflect"
 	"strconv"
 	"strings"
@@ -56,7 +57,7 @@ func TestNothingShowsKeys(t *testing.T) {
 		for typ := range w.types {
 			names[typ.String()] = true
 		}
-		for _, want := range []string{"psp.Key", "psp.Link", "verbs.Sealing", "verbs.QP", "rdma.Conn", "engine.QP", "secure.Queue"} {
+		for _, want := range []string{"psp.Key", "psp.Chain", "psp.Link", "verbs.Sealing", "verbs.QP", "rdma.Conn", "engine.QP", "secure.Queue"} {
 			found := false
 			for name := range names {
 				found = found || strings.HasPrefix(name, want)
@@ -134,8 +135,13 @@ func keyTraces(t *testing.T, log string) traced {
 	t.Helper()
 	all := traced{}
 	for _, line := range pspLines(log) {
-		key := must1[[]byte](t)(hex.DecodeString(strings.Fields(line)[2]))
+		f := strings.Fields(line)
+		key := must1[[]byte](t)(hex.DecodeString(f[2]))
 		all.add(key)
+		all.add(hmacOf([]byte("rocev2 psp"), key)) // the secret of the first generation
+		number, addr, _ := strings.Cut(f[1], "@")
+		spi := must1[uint64](t)(strconv.ParseUint(number, 0, 32))
+		all.add(must1[[]byte](t)(packetKey(line, uint32(spi), netip.MustParseAddr(addr), byte(len(key)/32))))
 	}
 	if len(all) == 0 {
 		t.Fatal("the log has no key")

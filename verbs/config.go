@@ -173,6 +173,15 @@ type Config struct {
 	// without it. It excludes SharedMemory.
 	Sealing bool
 
+	// RekeyPackets is after how many packets that a queue pair has sealed
+	// with a key both directions go on with new ones: at most 2^26, and 0
+	// for that. A key may seal twice as many (RFC 9001 6.6), until the peer
+	// has answered. See Sealing.
+	RekeyPackets uint64
+
+	// RekeyAfter is after which time they do, 0: 24 hours. See Sealing.
+	RekeyAfter time.Duration
+
 	// Strict has the device behave like an adapter: it refuses what
 	// adapters refuse, and records what they punish (Device.Findings,
 	// Found). "" and "off" mean no; "on" means all rules but those that are

@@ -2,9 +2,11 @@ package verbs
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/gosoftroce/rocev2/hca"
 	"github.com/gosoftroce/rocev2/qp"
+	"github.com/gosoftroce/rocev2/rocev2/psp"
 	"github.com/gosoftroce/rocev2/transport/udp"
 )
 
@@ -28,7 +30,24 @@ func (c *Config) hcaConfig() (hca.Config, error) {
 	if c.Sealing && c.SharedMemory {
 		return h, errors.New("fields Sealing and SharedMemory: what passes through memory is not sealed; take one of them out")
 	}
+	if err := c.rekeys(); err != nil {
+		return h, err
+	}
 	return h, c.congestion(&h)
+}
+
+// rekeys reports what is wrong with when there are new keys.
+func (c *Config) rekeys() error {
+	const most = psp.MaxPackets / 2
+	switch {
+	case !c.Sealing && (c.RekeyPackets != 0 || c.RekeyAfter != 0):
+		return errors.New("fields RekeyPackets and RekeyAfter: without Sealing there are no keys; set it")
+	case c.RekeyPackets > most:
+		return fmt.Errorf("field RekeyPackets is %d: at most %d, or 0 for that", c.RekeyPackets, most)
+	case c.RekeyAfter < 0:
+		return fmt.Errorf("field RekeyAfter is %v: a time above 0, or 0 for 24 hours", c.RekeyAfter)
+	}
+	return nil
 }
 
 // udpConfig returns the part of c that is the socket's.

@@ -122,14 +122,14 @@ func open(cfg Config, links ...Link) (*Device, error) {
 	}
 	d := &Device{window: config.Window, trace: trace}
 	if cfg.Sealing {
-		links = d.seals.wrap(links)
+		links = d.seals.wrap(links, &cfg)
 	}
 	core := hca.New(config, links...)
 	ctx, err := core.NewContext()
 	if err != nil {
 		return nil, fmt.Errorf("verbs: open device on %v: %w", core.Addr(), err)
 	}
-	d.core, d.context = core, ctx
+	d.core, d.context, d.seals.tasks = core, ctx, core.Tasks()
 	return d, nil
 }
 
@@ -158,6 +158,7 @@ func (d *Device) QP(n QPN) *QP {
 func (d *Device) Close() error {
 	d.hooks.run(d.core.Tasks())
 	err := errors.Join(d.core.Close(), d.trace.close())
+	d.seals.close()
 	if d.port != nil {
 		d.closePort.Do(d.core.Tasks(), func() { err = errors.Join(err, d.port.Close()) })
 	}

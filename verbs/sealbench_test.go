@@ -41,7 +41,7 @@ func sealedWrites(b *testing.B, size int, v *verbs.SealVersion) {
 	from, to := &all[0], &all[1]
 	verbstest.Connect(b, from.QP, to.QP)
 	if v != nil {
-		seal(b, from.QP, to.QP, 1, *v)
+		seal(b, from.QP, to.QP, *v)
 	}
 	b.SetBytes(int64(size))
 	b.ReportAllocs()

@@ -34,7 +34,7 @@ func TestClearAheadOfSealed(t *testing.T) {
 		was := bytes.Clone(b.MR.Bytes()[:8])
 
 		sa, sb := sealing(t, a.QP), sealing(t, b.QP)
-		toA, toB := sa.SPI(1), sb.SPI(1)
+		toA, toB := sa.SPI(0), sb.SPI(0)
 		intoA := verbs.Association{SPI: toA, Key: keyOf(toA, verbs.SealGCM128)}
 		intoB := verbs.Association{SPI: toB, Key: keyOf(toB, verbs.SealGCM128)}
 		check(t, errors.Join(sa.Accept(intoA), sb.Accept(intoB)))
@@ -59,7 +59,7 @@ func TestAssociationAfterClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := sealedPair(t, fabric.Config{})
 		s := sealing(t, a.QP)
-		to, into := sealing(t, b.QP).SPI(1), s.SPI(1)
+		to, into := sealing(t, b.QP).SPI(0), s.SPI(0)
 		seals := verbs.Association{SPI: to, Key: keyOf(to, verbs.SealGCM128)}
 		accepts := verbs.Association{SPI: into, Key: keyOf(into, verbs.SealGCM128)}
 		if err := s.Seal(seals); err == nil {
@@ -67,10 +67,8 @@ func TestAssociationAfterClose(t *testing.T) {
 		}
 		check(t, errors.Join(s.Accept(accepts), s.Seal(seals)))
 		check(t, a.QP.Close())
-		again := accepts
-		again.SPI = s.SPI(2)
 		for range 2 {
-			if err := s.Accept(again); !errors.Is(err, verbs.ErrClosed) {
+			if err := s.Accept(accepts); !errors.Is(err, verbs.ErrClosed) {
 				t.Errorf("a queue pair that is closed accepts: %v", err)
 			}
 		}
@@ -83,19 +81,25 @@ func TestKeyUsedAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		a, b := sealedPair(t, fabric.Config{})
-		seal(t, a.QP, b.QP, 1, verbs.SealGCM128)
+		seal(t, a.QP, b.QP, verbs.SealGCM128)
 		reset := &verbs.Attr{State: verbs.StateReset}
 		check(t, errors.Join(a.QP.Modify(reset, verbs.AttrState), b.QP.Modify(reset, verbs.AttrState)))
 		verbstest.Connect(t, a.QP, b.QP)
 		sa, sb := sealing(t, a.QP), sealing(t, b.QP)
-		toA, toB := sa.SPI(1), sb.SPI(1)
+		toA, toB := sa.SPI(0), sb.SPI(0)
 		intoA := verbs.Association{SPI: toA, Key: keyOf(toA, verbs.SealGCM128)}
 		intoB := verbs.Association{SPI: toB, Key: keyOf(toB, verbs.SealGCM128)}
-		if err := sa.Accept(intoA); err == nil || !strings.Contains(err.Error(), "keys of its own") {
-			t.Errorf("accepts with a key that was used: %v", err)
+		for range 2 {
+			if err := sa.Accept(intoA); err == nil || !strings.Contains(err.Error(), "keys of its own") {
+				t.Errorf("accepts with a key that was used: %v", err)
+			}
+			time.Sleep(time.Hour) // the key itself has gone
 		}
 		intoA.Key[0]++
 		check(t, sa.Accept(intoA))
+		if err := sa.Seal(intoA); err == nil || !strings.Contains(err.Error(), "the other direction") {
+			t.Errorf("seals with the key and SPI that it accepts: %v", err)
+		}
 		if err := sa.Seal(intoB); err == nil || !strings.Contains(err.Error(), "keys of its own") {
 			t.Errorf("seals with a key that was used: %v", err)
 		}

@@ -19,9 +19,11 @@ func shardedSide(t *testing.T, pairs int) (sides []verbstest.Side) {
 	t.Helper()
 	n := rand.Uint32()
 	addr := netip.AddrFrom4([4]byte{127, byte(n>>16)%250 + 2, byte(n >> 8), byte(n)%250 + 2})
-	dev, err := verbs.OpenAddr(addr, verbs.Config{Sealing: true, Shards: 4})
+	cfg := verbs.Config{Sealing: true, Shards: 4, RekeyPackets: 300}
+	dev, err := verbs.OpenAddr(addr, cfg)
 	if errors.Is(err, errors.ErrUnsupported) { // the link of this system has no shards
-		dev, err = verbs.OpenAddr(addr, verbs.Config{Sealing: true})
+		cfg.Shards = 0
+		dev, err = verbs.OpenAddr(addr, cfg)
 	}
 	check(t, err)
 	t.Cleanup(func() { check(t, dev.Close()) })
@@ -42,8 +44,9 @@ func shardedSide(t *testing.T, pairs int) (sides []verbstest.Side) {
 
 // TestSealedBesideClear has queue pairs of one device work at once over real
 // sockets, on several shards: some are sealed, with all algorithms, some are in
-// clear, and some are sealed while they work. Each gets its own bytes, and no
-// packet is dropped for its seal.
+// clear, and some are sealed while they work. Those that are sealed have new
+// keys each 300 packets, and when the program wants them. Each gets its own
+// bytes, and no packet is dropped for its seal.
 func TestSealedBesideClear(t *testing.T) {
 	t.Parallel()
 	const pairs, rounds, size = 12, 20, 200_003
@@ -52,7 +55,7 @@ func TestSealedBesideClear(t *testing.T) {
 	for i := range pairs {
 		verbstest.Connect(t, from[i].QP, to[i].QP)
 	}
-	sealed := func(i int) { seal(t, from[i].QP, to[i].QP, 1, versions[i/3%4]) }
+	sealed := func(i int) { seal(t, from[i].QP, to[i].QP, versions[i/3%4]) }
 	var all sync.WaitGroup
 	for i := range pairs {
 		if i%3 == 0 {
@@ -63,6 +66,7 @@ func TestSealedBesideClear(t *testing.T) {
 				if i%3 == 1 && round == rounds/2 {
 					sealed(i)
 				}
+				sealing(t, to[i].QP).Rekey() // of one in clear, too
 				if err := writeAndRead(t, &from[i], &to[i], byte(16*round+i), size); err != nil {
 					t.Errorf("queue pair %d, round %d: %v", i, round, err)
 					return
@@ -82,7 +86,7 @@ func TestSealedBesideClear(t *testing.T) {
 	}
 	for _, s := range []*verbstest.Side{&from[0], &to[0]} {
 		c := s.Dev.SealCounters()
-		if c.Sealed == 0 || c.Opened == 0 || c.NoKey+c.Unknown+c.Peer+c.Format+c.Forged != 0 {
+		if c.Sealed == 0 || c.Opened == 0 || c.Rekeys < pairs/3*rounds || c.NoKey+c.Unknown+c.Peer+c.Format+c.Forged != 0 {
 			t.Errorf("sealed packets: %+v", c)
 		}
 	}

@@ -29,6 +29,11 @@ type sealedSide struct {
 // sealedPair returns two connected sides, whose packets are not sealed yet.
 func sealedPair(t *testing.T, n fabric.Config) (a, b *sealedSide) {
 	t.Helper()
+	return sealedPairOf(t, n, verbs.Config{Sealing: true})
+}
+
+func sealedPairOf(t *testing.T, n fabric.Config, c verbs.Config) (a, b *sealedSide) {
+	t.Helper()
 	sw := fabric.NewSwitch(n)
 	var all [2]*sealedSide
 	for i, addr := range addrsOfSealed {
@@ -36,7 +41,7 @@ func sealedPair(t *testing.T, n fabric.Config) (a, b *sealedSide) {
 		port, err := sw.Attach(addr)
 		check(t, err)
 		s.Port, s.cable = port, testcable.New(port)
-		s.Dev, err = verbs.OpenLink(s.cable, verbs.Config{Sealing: true})
+		s.Dev, err = verbs.OpenLink(s.cable, c)
 		check(t, err)
 		t.Cleanup(func() { check(t, s.Dev.Close()) })
 		s.PD, err = s.Dev.AllocPD()
@@ -66,11 +71,11 @@ func sealing(t testing.TB, q *verbs.QP) *verbs.Sealing {
 	return s
 }
 
-// seal has two queue pairs seal their packets with new keys.
-func seal(t testing.TB, a, b *verbs.QP, generation uint8, v verbs.SealVersion) {
+// seal has two queue pairs seal their packets.
+func seal(t testing.TB, a, b *verbs.QP, v verbs.SealVersion) {
 	t.Helper()
 	sa, sb := sealing(t, a), sealing(t, b)
-	toA, toB := sa.SPI(generation), sb.SPI(generation)
+	toA, toB := sa.SPI(0), sb.SPI(0)
 	intoA, intoB := verbs.Association{SPI: toA, Version: v, Key: keyOf(toA, v)}, verbs.Association{SPI: toB, Version: v, Key: keyOf(toB, v)}
 	check(t, errors.Join(sa.Accept(intoA), sb.Accept(intoB), sa.Seal(intoB), sb.Seal(intoA)))
 }
@@ -108,7 +113,7 @@ func sealedTraffic(t *testing.T, v verbs.SealVersion) {
 	if got := sealing(t, a.QP).State(); got != verbs.SecurityClear {
 		t.Errorf("security %v before there is a key", got)
 	}
-	seal(t, a.QP, b.QP, 1, v)
+	seal(t, a.QP, b.QP, v)
 	write()
 	if got := visible(a); got == v.Encrypts() {
 		t.Errorf("%v: the secret can be read: %v", v, got)
@@ -121,13 +126,15 @@ func sealedTraffic(t *testing.T, v verbs.SealVersion) {
 		t.Errorf("%+v\n%+v", ca, cb)
 	}
 
-	// A new key: nothing is lost, and the old one opens nothing any more.
-	for g := uint8(2); g < 6; g++ {
-		seal(t, a.QP, b.QP, g, v)
-		for _, s := range []*verbs.Sealing{sealing(t, a.QP), sealing(t, b.QP)} {
-			s.End(s.SPI(g - 1))
+	// New keys, which either side wants: nothing is lost.
+	for g := range uint64(4) {
+		for _, s := range []*sealedSide{a, b} {
+			sealing(t, s.QP).Rekey()
+			write()
 		}
-		write()
+		if ga, gb := sealing(t, a.QP).Generation(), sealing(t, b.QP).Generation(); ga != 2*g+2 || gb != ga {
+			t.Errorf("generations %d and %d after %d rekeys", ga, gb, 2*g+2)
+		}
 	}
 	if s := a.QP.Stats(); s.Retransmits != 0 {
 		t.Errorf("%d packets were sent again", s.Retransmits)
@@ -163,7 +170,7 @@ func TestClearIntoSealed(t *testing.T) {
 		}
 		write(8)
 		clear := a.cable.Take()[0]
-		seal(t, a.QP, b.QP, 1, verbs.SealGCM128)
+		seal(t, a.QP, b.QP, verbs.SealGCM128)
 		write(100_000)
 		sealed := a.cable.Take()
 		was := bytes.Clone(b.MR.Bytes())
@@ -217,8 +224,11 @@ func TestSealedOnABadPath(t *testing.T) {
 				a, b := sealedPair(t, n)
 				r := rand.NewChaCha8([32]byte{byte(seed)})
 				for i := range 40 {
-					if i == 10 || i == 20 {
-						seal(t, a.QP, b.QP, uint8(i), verbs.SealGCM128)
+					switch i {
+					case 10:
+						seal(t, a.QP, b.QP, verbs.SealGCM128)
+					case 20:
+						sealing(t, b.QP).Rekey()
 					}
 					r.Read(a.MR.Bytes()[:200_000])
 					check(t, a.QP.PostSend(verbs.SendWR{Opcode: verbs.OpWrite, Signaled: true, SGList: sgl(a.MR, 0, 200_000), Remote: b.MR.RemoteAt(0)}))
@@ -240,7 +250,7 @@ func TestSealErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, _ := sealedPair(t, fabric.Config{})
 		own := sealing(t, a.QP)
-		good := verbs.Association{SPI: own.SPI(1), Key: make([]byte, 16)}
+		good := verbs.Association{SPI: own.SPI(0), Key: make([]byte, 16)}
 		idle, err := a.PD.CreateQP(verbs.QPConfig{SendCQ: a.CQ, RecvCQ: a.CQ})
 		check(t, err)
 		for _, c := range []struct {
@@ -252,15 +262,15 @@ func TestSealErrors(t *testing.T) {
 			{"a short key", own.Accept(verbs.Association{SPI: good.SPI, Key: good.Key[:8]}), "8 bytes"},
 			{"no such version", own.Seal(verbs.Association{SPI: 5, Version: 9, Key: good.Key}), "version 9"},
 			{"SPI 0", own.Seal(verbs.Association{Key: good.Key}), "SPI 0"},
-			{"without a peer", sealing(t, idle).Accept(verbs.Association{SPI: sealing(t, idle).SPI(1), Key: good.Key}), "not connected"},
+			{"without a peer", sealing(t, idle).Accept(verbs.Association{SPI: sealing(t, idle).SPI(0), Key: good.Key}), "not connected"},
 		} {
 			if c.err == nil || !strings.Contains(c.err.Error(), c.want) {
 				t.Errorf("%s: %v, want %q", c.name, c.err, c.want)
 			}
 		}
 		check(t, own.Accept(good))
-		if err := own.Accept(good); err == nil {
-			t.Error("the same SPI twice: no error")
+		if err := own.Accept(good); err == nil || !strings.Contains(err.Error(), "Sealing.Rekey") {
+			t.Errorf("accepts twice: %v", err)
 		}
 		if text := fmt.Sprintf("%v %+v %#v %s", good, good, good, good); strings.Contains(text, "[0 0") || strings.Contains(text, "0x0, 0x0") {
 			t.Errorf("it prints the key: %s", text)

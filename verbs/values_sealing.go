@@ -22,9 +22,11 @@ const (
 //
 //	type SealCounters struct {
 //		Sealed  uint64 // packets that left sealed
-//		NoKey   uint64 // packets that did not leave because their security association has no key
+//		NoKey   uint64 // packets that did not leave because their security association has no key, or has sealed as many packets with it as it may
+//		Rekeys  uint64 // new keys of security associations, one for both directions of a connection
 //		Opened  uint64 // sealed packets that were opened
-//		Unknown uint64 // sealed packets dropped: no security association has their SPI
+//		Unknown uint64 // sealed packets dropped: no security association has their SPI, or not yet
+//		Ended   uint64 // sealed packets dropped: the key of their security association has ended, as there are newer ones
 //		Peer    uint64 // sealed packets dropped: they came from another address than the peer of their security association
 //		Format  uint64 // sealed packets dropped: their header is none, or of another version than their key, or there is no packet in them
 //		Replays uint64 // sealed packets dropped: they had come before

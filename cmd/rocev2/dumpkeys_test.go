@@ -32,7 +32,7 @@ func TestDumpSealed(t *testing.T) {
 	if r.code != 0 || len(linesOf(r.out)) != 52 || strings.Count(r.out, "SEALED GCM-128") != 38 || strings.Contains(r.out, "malformed") {
 		t.Errorf("%d\n%s", r.code, r.out)
 	}
-	const want = "38 of 38 sealed packets are not opened; 38 have no key, SPI 0x00c68cc8, 0x00bdc0c2; --keys FILE opens them with a key log\n"
+	const want = "38 of 38 sealed packets are not opened; 38 have no key, SPI 0x00aebdaf, 0x00444247; --keys FILE opens them with a key log\n"
 	if r.err != want {
 		t.Errorf("%q, want %q", r.err, want)
 	}
@@ -48,7 +48,7 @@ func TestDumpKeys(t *testing.T) {
 	if r.code != 0 || r.err != "" || strings.Count(r.out, "[opened]") != 38 || strings.Contains(r.out, "SEALED") {
 		t.Fatalf("%d, %s\n%s", r.code, r.err, r.out)
 	}
-	for filter, want := range map[string]int{"retransmitted": 3, "opened and kind=write": 5, "nak": 2, "spi=0x00c68cc8 and iv 1-3": 3, "protocol rdma and not sealed": 14} {
+	for filter, want := range map[string]int{"retransmitted": 3, "opened and kind=write": 5, "nak": 2, "spi=0x01aebdaf": 7, "protocol rdma and not sealed": 14} {
 		if r := invoke(t.Context(), "dump", securedCapture, "--keys", securedKeys, "-f", filter); len(linesOf(r.out)) != want {
 			t.Errorf("%s: %d lines, want %d\n%s", filter, len(linesOf(r.out)), want, r.out)
 		}
@@ -76,7 +76,7 @@ func TestDumpKeys(t *testing.T) {
 	r = invoke(t.Context(), "dump", securedCapture, "--keys", securedKeys, "--json", "-f", "frame 12")
 	var fields map[string]any
 	if err := json.Unmarshal([]byte(r.out), &fields); err != nil || fields["rocev2.psp.iv"] != "0x0000000000000001" || fields["rocev2.opened"] != true ||
-		fields["rocev2.psp.spi"] != 13012168.0 || fields["infiniband.bth.psn"] != 11709951.0 || fields["udp.length"] != 92.0 {
+		fields["rocev2.psp.spi"] != 11451823.0 || fields["infiniband.bth.psn"] != 1409411.0 || fields["udp.length"] != 92.0 {
 		t.Errorf("%v: %s", err, r.out)
 	}
 }
@@ -91,13 +91,13 @@ func TestDumpKeyNotes(t *testing.T) {
 	lines := strings.SplitAfter(string(keys), "\n")
 	dir := t.TempDir()
 	for name, c := range map[string]struct{ text, want string }{
-		"other":   {lines[0], "other has no key of sealed packets: no line begins with ROCEV2_PSP\n38 of 38 sealed packets are not opened; 38 have no key, SPI 0x00c68cc8, 0x00bdc0c2\n"},
-		"partial": {lines[1], "20 of 38 sealed packets are not opened; 20 have no key, SPI 0x00bdc0c2\n"},
-		"wrong": {strings.Replace(string(keys), " be7b", " be7c", 1),
+		"other":   {lines[0], "other has no key of sealed packets: no line begins with ROCEV2_PSP\n38 of 38 sealed packets are not opened; 38 have no key, SPI 0x00aebdaf, 0x00444247\n"},
+		"partial": {lines[1], "20 of 38 sealed packets are not opened; 20 have no key, SPI 0x00444247\n"},
+		"wrong": {strings.Replace(string(keys), " a9eb", " a9ec", 1),
 			"18 of 38 sealed packets are not opened; for 18 there are keys of their SPI, and none fits\n"},
-		"damaged": {strings.Replace(string(keys), "0x00bdc0c2@", "0x00bdc0c2 ", 1),
+		"damaged": {strings.Replace(string(keys), "0x00444247@", "0x00444247 ", 1),
 			"damaged:3: psp: a line with a key has three fields with a space between them: ROCEV2_PSP, SPI@ADDRESS and the key\n" +
-				"20 of 38 sealed packets are not opened; 20 have no key, SPI 0x00bdc0c2\n"},
+				"20 of 38 sealed packets are not opened; 20 have no key, SPI 0x00444247\n"},
 		"capture": {"\x0a\x0d\x0d\x0a\x00\xff", "capture has no key of sealed packets"},
 	} {
 		file := filepath.Join(dir, name)
@@ -108,7 +108,7 @@ func TestDumpKeyNotes(t *testing.T) {
 		if got := strings.ReplaceAll(r.err, dir+string(filepath.Separator), ""); r.code != 0 || !strings.HasPrefix(got, c.want) {
 			t.Errorf("%s: %d, %q\nwant %q", name, r.code, got, c.want)
 		}
-		if strings.Contains(r.err, "7b7bfe") || strings.Contains(r.err, "57707c") {
+		if strings.Contains(r.err, "eb2b53") || strings.Contains(r.err, "d4c57b") {
 			t.Errorf("%s: a key is printed: %s", name, r.err)
 		}
 	}

@@ -159,7 +159,7 @@ func (a *cable) adds(n int) bool {
 // refused is how many packets a host has refused by their seal.
 func refused(h *host) uint64 {
 	c := h.dev.SealCounters()
-	return c.Unknown + c.Peer + c.Format + c.Replays + c.Stale + c.Forged
+	return c.Unknown + c.Peer + c.Format + c.Replays + c.Stale + c.Forged + c.Ended
 }
 
 // copyOf returns one that may be changed: what is opened is opened in place.

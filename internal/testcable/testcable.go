@@ -34,17 +34,19 @@ func (c *Cable) Send(b *transport.TxBatch) error {
 	return err
 }
 
-// Recv receives packets, and those of Arrive.
+// Recv receives packets, and those of Arrive, as many as fit.
 func (c *Cable) Recv(b *transport.RxBatch) (int, error) {
 	if _, err := c.Link.Recv(b); err != nil {
 		return 0, err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, p := range c.forged {
-		b.AppendCopy(p)
+	for len(c.forged) > 0 && b.AppendCopy(c.forged[0]) {
+		c.forged = c.forged[1:]
 	}
-	c.forged = nil
+	if len(c.forged) > 0 {
+		c.Wake()
+	}
 	return b.Len(), nil
 }
 

@@ -24,9 +24,9 @@ type Keys struct {
 	rest []byte    // the beginning of one that has not
 	long bool      // it is too long for one with a key
 
-	newest map[uint32]int32 // by SPI: index of the key that is tried first
+	newest map[uint32]int32 // by the number of an SPI: index of the key that is tried first
 	all    []storedKey
-	made   map[madeKey]*psp.Key // of those that were tried lately
+	made   map[madeKey]*psp.Reader // of those that were tried lately
 	buf    []byte
 
 	wrong   uint64 // lines that should have a key
@@ -40,6 +40,7 @@ const KeyLabel = psp.KeyLogLabel
 
 // storedKey is a key without a pointer: there may be many.
 type storedKey struct {
+	spi      uint32 // of its first packets
 	receiver [16]byte
 	key      [32]byte
 	size     uint8  // bytes of key
@@ -68,7 +69,7 @@ const (
 	keyBuffer = 1 << 15
 )
 
-func newKeys() *Keys { return &Keys{newest: map[uint32]int32{}, made: map[madeKey]*psp.Key{}} }
+func newKeys() *Keys { return &Keys{newest: map[uint32]int32{}, made: map[madeKey]*psp.Reader{}} }
 
 // Len returns how many keys there are.
 func (k *Keys) Len() int { return len(k.all) }
@@ -192,15 +193,16 @@ func (k *Keys) endLog() {
 
 // add adds a key, which is tried first from now on.
 func (k *Keys) add(l *psp.LoggedKey) {
-	s := storedKey{receiver: l.Receiver.As16(), size: uint8(len(l.Key)), older: none}
+	number := psp.Number(l.SPI)
+	s := storedKey{spi: l.SPI, receiver: l.Receiver.As16(), size: uint8(len(l.Key)), older: none}
 	copy(s.key[:], l.Key)
 	k.serial++
 	s.serial = k.serial
-	first, known := k.newest[l.SPI]
+	first, known := k.newest[number]
 	count, before, last := 0, int32(none), int32(none)
 	if known {
 		for i := first; i != none; i = k.all[i].older {
-			if o := &k.all[i]; o.key == s.key && o.size == s.size && o.receiver == s.receiver {
+			if o := &k.all[i]; o.key == s.key && o.size == s.size && o.spi == s.spi && o.receiver == s.receiver {
 				return // both sides may write to the same log
 			}
 			count++
@@ -213,12 +215,12 @@ func (k *Keys) add(l *psp.LoggedKey) {
 		k.all[before].older = none
 		k.forget(last)
 		k.all[last] = s
-		k.newest[l.SPI] = last
+		k.newest[number] = last
 	case len(k.all) == mostKeys:
 		k.over++
 	default:
 		k.all = append(k.all, s)
-		k.newest[l.SPI] = int32(len(k.all) - 1)
+		k.newest[number] = int32(len(k.all) - 1)
 	}
 }
 
@@ -229,8 +231,9 @@ func (k *Keys) forget(i int32) {
 	}
 }
 
-// key returns a key for packets of a version, nil if it is of another length.
-func (k *Keys) key(i int32, v psp.Version) *psp.Key {
+// reader returns what opens the packets of a key and of those that follow it,
+// nil if it is of another length than those of a version.
+func (k *Keys) reader(i int32, v psp.Version) *psp.Reader {
 	s := &k.all[i]
 	if int(s.size) != v.KeyLen() {
 		return nil
@@ -239,7 +242,7 @@ func (k *Keys) key(i int32, v psp.Version) *psp.Key {
 	made := k.made[name]
 	if made == nil {
 		var err error
-		if made, err = psp.NewKey(v, s.key[:s.size]); err != nil {
+		if made, err = psp.NewReader(v, s.spi, s.key[:s.size]); err != nil {
 			return nil
 		}
 		if len(k.made) >= maxMade {
@@ -279,7 +282,7 @@ func (k *Keys) open(dst, packet []byte, h *psp.Header, receiver netip.Addr) (pla
 // try tries the keys of an SPI: those of the receiver first, then others, as
 // its address may have been translated.
 func (k *Keys) try(dst, packet []byte, h *psp.Header, receiver netip.Addr) (plain []byte, serial uint32, err error) {
-	first, known := k.newest[h.SPI]
+	first, known := k.newest[psp.Number(h.SPI)]
 	if !known {
 		return dst, 0, ErrNoKey
 	}
@@ -291,7 +294,7 @@ func (k *Keys) try(dst, packet []byte, h *psp.Header, receiver netip.Addr) (plai
 			if (s.receiver == addr) != same {
 				continue
 			}
-			key := k.key(i, h.Version)
+			key := k.reader(i, h.Version)
 			if key == nil {
 				continue
 			}
@@ -316,6 +319,16 @@ func (k *Keys) prefer(first, i int32) {
 	a, b := &k.all[first], &k.all[i]
 	a.older, b.older = b.older, a.older
 	*a, *b = *b, *a
-	k.forget(first)
-	k.forget(i)
+	for v := range psp.Version(psp.GMAC256 + 1) { // a reader knows how far its keys have come
+		of, to := madeKey{first, v}, madeKey{i, v}
+		was, is := k.made[of], k.made[to]
+		delete(k.made, of)
+		delete(k.made, to)
+		if was != nil {
+			k.made[to] = was
+		}
+		if is != nil {
+			k.made[of] = is
+		}
+	}
 }

@@ -36,8 +36,9 @@ type Sealed struct {
 // QPN returns the queue pair that the packet is for.
 func (s *Sealed) QPN() rocev2.QPN { return rocev2.QPN(s.SPI) & rocev2.QPNMask }
 
-// Generation returns which key of the queue pair it is, from 0.
-func (s *Sealed) Generation() uint8 { return uint8(s.SPI >> 24) }
+// Generation returns which key of the queue pair it is, from 0; it comes round
+// after 128.
+func (s *Sealed) Generation() uint8 { return uint8(s.SPI>>24) & 127 }
 
 // errInside is for what no receiver takes although it was sealed.
 var errInside = errors.New("what was sealed is no RoCEv2 packet over UDP")

@@ -101,13 +101,12 @@ func TestSealedKeys(t *testing.T) {
 	}{
 		{"none", "", 0, 8, 0, 0, 0},
 		{"all", log, 7, 0, 0, 1, 0},
-		{"all, twice and backwards", lines[4] + lines[3] + lines[2] + log, 7, 0, 0, 1, 0},
+		{"all, twice and backwards", lines[3] + lines[2] + log, 7, 0, 0, 1, 0},
 		{"without a line end", strings.TrimSuffix(log, "\n"), 7, 0, 0, 1, 0},
-		{"cut in the last line", log[:len(log)-9], 6, 1, 0, 1, 0},
+		{"cut in the last line", log[:len(log)-9], 5, 2, 0, 1, 0},
 		{"lines of Windows", strings.ReplaceAll(log, "\n", "\r\n"), 7, 0, 0, 1, 0},
-		{"one direction", lines[2] + lines[4], 5, 2, 0, 1, 0},
-		{"the first key alone", lines[2] + lines[3], 6, 1, 0, 1, 0},
-		{"the wrong key", wrong, 3, 0, 5, 0, 0},
+		{"one direction", lines[2], 5, 2, 0, 1, 0},
+		{"the wrong key", wrong, 2, 0, 6, 0, 0},
 		{"the address was translated", strings.ReplaceAll(log, "@192.0.2", "@10.1.1"), 7, 0, 0, 1, 0},
 		{"a wrong line", "ROCEV2_PSP 0x20@192.0.2.2 00\n" + log, 7, 0, 0, 1, 1},
 	} {
@@ -149,19 +148,56 @@ func TestSealedKeys(t *testing.T) {
 func TestSealedPartly(t *testing.T) {
 	t.Parallel()
 	c := &traffic{}
-	first, second, third := newSealer(t, qpB, psp.GCM128), newSealer(t, 1<<24|qpB, psp.GCM128), newSealer(t, 2<<24|qpB, psp.GCM128)
-	for i, s := range []*sealer{first, first, second, second, third, third} {
-		c.sealed(s, hostA, hostB, sendTo(rocev2.PSN(10+i), "text"))
+	b := newSealer(t, qpB, psp.GCM128)
+	for i := range 6 {
+		if p := sendTo(rocev2.PSN(10+i), "text"); i < 2 {
+			c.packet(hostA, hostB, p)
+		} else {
+			c.sealed(b, hostA, hostB, p)
+		}
 	}
-	all, capture := opened(t, c, first.line(hostB)+third.line(hostB))
-	for _, p := range all {
-		if p.Flags != 0 {
-			t.Errorf("%s", p.line)
+	file := &growing{}
+	capture := dissect.New(c, dissect.Limits{})
+	if err := capture.Keys().Follow(file, "keys.log"); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 6 {
+		if i == 4 {
+			file.rest = []byte(b.line(hostB))
+		}
+		p, err := capture.Next()
+		if err != nil || p.Flags != 0 || p.Sealed.Opened != (i >= 4) {
+			t.Fatalf("packet %d: %v, %v", i, p, err)
 		}
 	}
 	conn := only(t, capture.Flows())
-	if s := &conn.Requests[0]; s.Packets != 4 || s.Missing != 0 || s.Messages != 4 || conn.Sealed[0].Keys != 3 {
+	if s := &conn.Requests[0]; s.Packets != 4 || s.Missing != 0 || s.Messages != 4 || conn.Sealed[0].Packets != 4 || conn.Sealed[0].Opened != 2 {
 		t.Errorf("%+v, %+v", s.Counters, conn.Sealed[0])
+	}
+}
+
+// TestSealedGenerations: the log has one line for all keys of a direction; they
+// are followed as they come, beyond the number of generations that an SPI has.
+func TestSealedGenerations(t *testing.T) {
+	t.Parallel()
+	const keys = 300
+	c := &traffic{}
+	b, other := newSealer(t, qpB, psp.GCM128), newSealer(t, qpB, psp.GCM128)
+	other.secret = bytes.Repeat([]byte{99}, 16) // of another connection, at the same number
+	for i := range keys {
+		if i > 0 {
+			b.next()
+		}
+		c.sealed(b, hostA, hostB, sendTo(rocev2.PSN(i), "text"))
+	}
+	all, capture := opened(t, c, b.line(hostB)+other.line(hostB))
+	for i, p := range all {
+		if !p.Sealed.Opened || p.Flags != 0 || int(p.Sealed.Generation()) != i%128 {
+			t.Fatalf("packet %d: %s", i, p.line)
+		}
+	}
+	if s := only(t, capture.Flows()).Sealed[0]; len(all) != keys || s.Keys != keys || s.Missing != 0 {
+		t.Errorf("%d packets, %+v", len(all), s)
 	}
 }
 
@@ -174,17 +210,21 @@ func TestSealedLater(t *testing.T) {
 	if err := capture.Keys().Follow(file, "keys.log"); err != nil {
 		t.Fatal(err)
 	}
-	for i, part := range []string{"", log[:len(log)/2], log[len(log)/2 : len(log)-3], log[len(log)-3:]} {
+	// The third packet is of the other direction, whose line is not whole
+	// yet; that of the eighth is.
+	second := strings.LastIndex(log, "ROCEV2_PSP")
+	parts := []string{"", log[:second], log[second : len(log)-3], log[len(log)-3:], "", "", "", ""}
+	for i, part := range parts {
 		file.rest = append(file.rest, part...)
 		p, err := capture.Next()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if p.Sealed.Opened != (i > 0 && len(part) > 0 && capture.Keys().Len() > 0) {
+		if p.Sealed.Opened != (i != 0 && i != 2 && i != 5) {
 			t.Errorf("packet %d: opened %v with %d keys", i, p.Sealed.Opened, capture.Keys().Len())
 		}
 	}
-	if n := capture.Keys().Len(); n < 2 {
+	if n := capture.Keys().Len(); n != 2 {
 		t.Errorf("%d keys", n)
 	}
 }

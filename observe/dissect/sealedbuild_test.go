@@ -17,7 +17,8 @@ type sealer struct {
 	spi     uint32
 	version psp.Version
 	secret  []byte
-	key     *psp.Key
+	chain   *psp.Chain
+	key     *psp.Key // the present one
 	iv      uint64
 }
 
@@ -25,10 +26,17 @@ func newSealer(t testing.TB, spi uint32, v psp.Version) *sealer {
 	t.Helper()
 	s := &sealer{spi: spi, version: v, secret: bytes.Repeat([]byte{byte(spi), byte(spi >> 24), 3, 5}, 8)[:v.KeyLen()]}
 	var err error
-	if s.key, err = psp.NewKey(v, s.secret); err != nil {
+	if s.chain, err = psp.NewChain(v, s.secret); err != nil {
 		t.Fatal(err)
 	}
+	s.key = s.chain.Key(spi)
 	return s
+}
+
+// next goes on to the next key.
+func (s *sealer) next() {
+	s.chain.Next()
+	s.key, s.iv = s.chain.Key(s.spi), 0
 }
 
 // line is what a key log has of the key.
@@ -45,7 +53,7 @@ func (s *sealer) seal(src, dst netip.Addr, p rocev2.Packet) []byte {
 	udp = binary.BigEndian.AppendUint16(udp, rocev2.UDPPort)
 	udp = binary.BigEndian.AppendUint16(udp, uint16(8+len(inner)))
 	s.iv++
-	return s.key.Seal(nil, &psp.Header{Next: psp.UDP, SPI: s.spi, IV: s.iv}, append(udp, 0, 0), inner)
+	return s.key.Seal(nil, &psp.Header{Next: psp.UDP, SPI: psp.Later(s.spi, s.chain.Generation()), IV: s.iv}, append(udp, 0, 0), inner)
 }
 
 // sealed adds a sealed packet.
@@ -66,7 +74,7 @@ func ackTo(psn rocev2.PSN) rocev2.Packet {
 // that is replayed, one that was changed, and a second key after some.
 func conversation(t testing.TB) (c *traffic, log string) {
 	c = &traffic{}
-	toB, toA, second := newSealer(t, qpB, psp.GCM128), newSealer(t, qpA, psp.GCM256), newSealer(t, 1<<24|qpB, psp.GCM128)
+	toB, toA := newSealer(t, qpB, psp.GCM128), newSealer(t, qpA, psp.GCM256)
 	c.sealed(toB, hostA, hostB, sendTo(100, "a secret"))
 	c.sealed(toB, hostA, hostB, sendTo(100, "a secret"))
 	c.sealed(toA, hostB, hostA, ackTo(100))
@@ -76,9 +84,10 @@ func conversation(t testing.TB) (c *traffic, log string) {
 	changed := bytes.Clone(c.frames[3].Data)
 	changed[len(changed)-20] ^= 1
 	c.add(dissect.LinkRaw, changed)
-	c.sealed(second, hostA, hostB, sendTo(104, "with another key"))
+	toB.next()
+	c.sealed(toB, hostA, hostB, sendTo(104, "with another key"))
 	c.sealed(toA, hostB, hostA, ackTo(104))
-	return c, "# a log\nCLIENT_TRAFFIC_SECRET_0 00 11\n" + toB.line(hostB) + toA.line(hostA) + second.line(hostB)
+	return c, "# a log\nCLIENT_TRAFFIC_SECRET_0 00 11\n" + toB.line(hostB) + toA.line(hostA)
 }
 
 // shown is a packet with its line.

@@ -220,7 +220,8 @@ type SealedStats struct {
 	Refused  uint64 // the integrity check value or the header was wrong
 	Replayed uint64
 
-	// SPIs are some that there is no key for, at most MostSPIs.
+	// SPIs are some that there is no key for, without the generation, at
+	// most MostSPIs.
 	SPIs []uint32
 }
 
@@ -243,7 +244,7 @@ func (s *SealedStats) add(p *Packet) {
 		s.Refused++
 	case errors.Is(p.Err, ErrNoKey):
 		s.NoKey++
-		s.noKeyFor(p.Sealed.SPI)
+		s.noKeyFor(psp.Number(p.Sealed.SPI))
 	case errors.Is(p.Err, ErrCut):
 		s.Cut++
 	default:

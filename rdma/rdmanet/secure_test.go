@@ -23,10 +23,10 @@ import (
 )
 
 // secureSides are two devices on a network, a listener with TLS on one of them,
-// and a dialer on the other.
+// and a dialer on the other. They have new keys each 50 packets.
 func secureSides(t *testing.T, network fabric.Config) (l *Listener, at string, d *Dialer) {
 	t.Helper()
-	a, b := verbstest.Devices(t, verbstest.Config{Network: network, Device: verbs.Config{Sealing: true}})
+	a, b := verbstest.Devices(t, verbstest.Config{Network: network, Device: verbs.Config{Sealing: true, RekeyPackets: 50}})
 	authority := testcert.New(t)
 	cert := authority.Issue(t, "server", a.Addr().String())
 	at = net.JoinHostPort(a.Addr().String(), "7471")
@@ -122,6 +122,9 @@ func TestSecuredOnABadPath(t *testing.T) {
 			must(t, c.Close())
 		}
 		must(t, l.Close())
+		if s := l.Device().SealCounters(); s.Rekeys < 15 || s.NoKey != 0 {
+			t.Errorf("%+v", s)
+		}
 		time.Sleep(time.Minute)
 	})
 }
@@ -168,7 +171,7 @@ func TestChangedGreeting(t *testing.T) {
 func TestOnNotSecured(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		a, b := verbstest.Devices(t, verbstest.Config{Device: verbs.Config{Sealing: true}})
+		a, b := verbstest.Devices(t, verbstest.Config{Device: verbs.Config{Sealing: true, RekeyPackets: 50}})
 		authority := testcert.New(t)
 		cert := authority.Issue(t, "server", a.Addr().String())
 		told := make(chan string, 10)

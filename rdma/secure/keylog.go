@@ -49,8 +49,8 @@ func (l *keyLog) both(q *verbs.QP, into, from *verbs.Association) error {
 	return l.write(q.Query().AV.DGID, from)
 }
 
-// write writes the key of an association whose packets go to a receiver. Each
-// key of a connection has a line of its own.
+// write writes the key of an association whose packets go to a receiver. Those
+// that follow it are derived from it.
 func (l *keyLog) write(receiver netip.Addr, a *verbs.Association) error {
 	if l.to == nil {
 		return nil

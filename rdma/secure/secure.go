@@ -19,7 +19,13 @@
 // Protocol (RFC 8446 7.5, label "EXPORTER-rocev2-psp"), from which the key of
 // an SPI is derived. Its context is 4 bytes of 0; 1 for packets to the side
 // that has dialled, else 0; and the SHA-256 of the greetings, where they count
-// (Conn.Greeting). The SPI is the number of the queue pair.
+// (Conn.Greeting). The SPI is the number of the queue pair. Neither the master
+// key nor that key is kept.
+//
+// The keys of packets are derived from that key, one after the other: see
+// verbs.Sealing. So a connection has new keys as long as it lasts, and no
+// second handshake. What has become of the certificates meanwhile it does not
+// ask: a program that must know ends the connection, and dials again.
 package secure
 
 import (
@@ -129,8 +135,8 @@ func (c *Conn) seal(t *tls.Conn, state *tls.ConnectionState, client bool) error 
 		return err
 	}
 	for i, do := range []func() error{
-		func() error { return s.Accept(into) },
-		func() error { return s.Seal(from) },
+		func() error { defer clear(into.Key); return s.Accept(into) },
+		func() error { defer clear(from.Key); return s.Seal(from) },
 		func() error { return c.open(s) },
 	} {
 		if err := do(); err != nil {

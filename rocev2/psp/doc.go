@@ -14,9 +14,14 @@
 // encrypted. With GMAC that is all of them.
 //
 // The security parameters index (SPI) of a packet says which key opens it. Its
-// highest bit chooses one of the receiver's two master keys, from which Derive
-// makes the key. So a receiver needs no table of keys, and forgets all keys of
-// a master key with it.
+// highest bit chooses one of the receiver's two master keys, from which
+// MasterKeys derives the key. So an adapter needs no table of keys, and forgets
+// all keys of a master key with it.
+//
+// Receivers with a table can have a Chain instead, that is keys of one
+// association which follow each other: the low 24 bits of its SPIs are the
+// number of the association, the 7 bits above them the generation of the key,
+// and the highest bit is 0.
 //
 // The nonce of AES-GCM is the SPI and the initialization vector (IV) of the
 // header. A key must seal no two packets with the same: the IV counts packets

@@ -18,11 +18,12 @@ const KeyLogLabel = "ROCEV2_PSP"
 const MaxKeyLogLine = 256
 
 // LoggedKey is the key of a security association as a key log has it: a line of
-// three fields (RFC 9850 2), of which the second is the SPI, and the address of
-// the receiver that has chosen it:
+// three fields (RFC 9850 2), of which the second is the SPI of its first
+// packets, and the address of the receiver that has chosen it:
 //
-//	ROCEV2_PSP 0x05000011@192.0.2.1 00112233445566778899aabbccddeeff
+//	ROCEV2_PSP 0x00000011@192.0.2.1 00112233445566778899aabbccddeeff
 //
+// The keys of all its packets are derived from that key: see Chain and Reader.
 // The version stands in the packets; the key has the length that it needs.
 type LoggedKey struct {
 	SPI      uint32

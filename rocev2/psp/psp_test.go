@@ -323,22 +323,25 @@ func TestNewKey(t *testing.T) {
 func TestNothingPrintsKeys(t *testing.T) {
 	t.Parallel()
 	secret := bytes.Repeat([]byte{0xa7}, 32)
-	var m MasterKeys
-	m.Rotate((*[MasterKeyLen]byte)(secret))
 	k, err := NewKey(GCM256, secret)
 	if err != nil {
 		t.Fatal(err)
 	}
+	var m MasterKeys
+	m.Rotate((*[MasterKeyLen]byte)(secret))
+	c := &Chain{secret: (*[32]byte)(secret)}
 	type holder struct {
 		Key  *Key
 		Copy Key
 		Keys MasterKeys
+		Next *Chain
 		key  *Key
 		keys MasterKeys
+		next *Chain
 		copy Key
 	}
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%x", "%q", "%d"} {
-		for _, what := range []any{k, *k, m, &m, holder{k, *k, m, k, m, *k}, &holder{k, *k, m, k, m, *k}} {
+		for _, what := range []any{k, *k, m, &m, c, *c, holder{k, *k, m, c, k, m, c, *k}, &holder{k, *k, m, c, k, m, c, *k}} {
 			text := strings.ToLower(fmt.Sprintf(verb, what))
 			for _, trace := range []string{"a7a7", "a7 a7", "0xa7, 0xa7", "167 167", "167, 167"} {
 				if strings.Contains(text, trace) {
@@ -415,5 +418,18 @@ func BenchmarkSeal(b *testing.B) {
 				}
 			})
 		}
+	}
+}
+
+// BenchmarkNextKey is what a new key costs: its secret, and itself.
+func BenchmarkNextKey(b *testing.B) {
+	c, err := NewChain(GCM128, make([]byte, 16))
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		c.Next()
+		c.Key(1)
 	}
 }

@@ -1,7 +1,6 @@
 package psp
 
 import (
-	"bytes"
 	"crypto/aes"
 	"crypto/cipher"
 	"fmt"
@@ -14,20 +13,11 @@ type Key struct {
 	version Version
 }
 
-// Same reports whether two keys are the same, to find one that is used again.
-func (k *Key) Same(other *Key) bool {
-	var none [12]byte // a nonce of no packet: IVs begin with 1
-	return bytes.Equal(k.aead.Seal(nil, none[:], nil, nil), other.aead.Seal(nil, none[:], nil, nil))
-}
-
 // NewKey returns a key of a version, of KeyLen bytes, of which it keeps no
 // copy.
 func NewKey(v Version, key []byte) (*Key, error) {
-	if v >= numVersions {
-		return nil, fmt.Errorf("psp: there is no %v: there are 0 to %d", v, numVersions-1)
-	}
-	if len(key) != v.KeyLen() {
-		return nil, fmt.Errorf("psp: a key of %d bytes: one of %v has %d", len(key), v, v.KeyLen())
+	if err := v.check(key); err != nil {
+		return nil, err
 	}
 	block, err := aes.NewCipher(key)
 	if err != nil {
@@ -38,6 +28,17 @@ func NewKey(v Version, key []byte) (*Key, error) {
 		return nil, fmt.Errorf("psp: %w", err)
 	}
 	return &Key{aead, v}, nil
+}
+
+// check reports what is wrong with a key.
+func (v Version) check(key []byte) error {
+	switch {
+	case v >= numVersions:
+		return fmt.Errorf("psp: there is no %v: there are 0 to %d", v, numVersions-1)
+	case len(key) != v.KeyLen():
+		return fmt.Errorf("psp: a key of %d bytes: one of %v has %d", len(key), v, v.KeyLen())
+	}
+	return nil
 }
 
 // Version returns the algorithm of the key.

@@ -23,4 +23,55 @@
 // A packet that was captured and is sent again finds its initialization vector
 // (IV) in the window of its association, and is dropped, whatever its PSN. What
 // is dropped is counted by its reason, see Stats.
+//
+// # New keys
+//
+// AES-GCM bounds what one key may seal (psp.MaxPackets), and a key that is lost
+// discloses what it has sealed. So the keys of a connection, that is of an
+// association and the one in the other direction, are followed by others
+// (AcceptChain, SealChain), by the two rules of QUIC (RFC 9001 6):
+//
+//   - A side goes on to the next generation by itself after Limits.Packets, or
+//     by Rekey. But it does so only when it has opened a packet of the
+//     generation that it seals with: so the peer has come as far.
+//   - A side that opens a packet of the next generation goes on to it, and
+//     seals what it sends with it.
+//
+// So the two are never more than one generation apart, and need no message:
+// packets say in their SPI which generation they are of, and any packet of the
+// peer is the answer that the first rule waits for. Both sides may begin at
+// once. What is lost is sent again by the queue pair, as any packet is, and
+// sealed with the key of that moment: no operation is lost or done twice, and
+// nothing can wait for itself.
+//
+// A receiver has the keys of three generations:
+//
+//   - now, which this side seals with;
+//   - the next. Its key is derived when the first packet says that it is of it,
+//     and kept, so that a forged packet costs what others do: one attempt to
+//     open it. It moves nothing. Packets of it are taken only when this side
+//     has sealed with now, as the peer cannot go on before: so a peer has this
+//     side derive at most one key for each packet that it is sent;
+//   - the one before, for packets that were overtaken. It ends when the next
+//     generation begins, and before that when the peer has sealed more packets
+//     with now than a window has. One that came that late would be refused
+//     anyhow.
+//
+// Each has a window of its own, as initialization vectors begin with 1 for each
+// key. Other packets are dropped, as psp_ended or psp_unknown_spi.
+//
+// The generation has 7 bits in the SPI, and comes round. What was captured 128
+// generations ago has the SPI of now, but not its key (psp.Chain): it is
+// forged.
+//
+// An association whose SPI has the highest bit set has one key, and is no other
+// one than those with the same number. Its owner ends it, and has another one,
+// before it has sealed Limits.Most packets.
+//
+// If the peer says nothing, the first rule has this side seal on with the key
+// that it has, up to Limits.Most. After that its packets are an error
+// (ErrNoKey), and the queue pair ends by its retries.
+//
+// A secret or key that was followed by another one is overwritten, as far as Go
+// allows: what package crypto/aes has made of a key goes with the garbage.
 package psp

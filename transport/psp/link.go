@@ -16,11 +16,12 @@ import (
 // transport.Link.
 type Link struct {
 	transport.Wrapper
+	Limits   Limits // of keys
 	tx       sealing
 	rx       opening
 	counters counts
 
-	receivers table[uint32, receiver]    // by SPI
+	receivers table[uint32, receiver]    // by numberOf
 	senders   table[association, sender] // by the peer, and the SPI that it has chosen
 }
 
@@ -32,23 +33,12 @@ type association struct {
 	spi  uint32
 }
 
-// sender is an association towards a peer.
-type sender struct {
-	key *psp.Key
-	iv  atomic.Uint64 // of the latest packet; Send alone writes it
-}
-
-// receiver is an association from a peer.
-type receiver struct {
-	peer   netip.Addr
-	key    *psp.Key
-	window psp.Window // of Recv
-}
-
 // Why an association cannot be.
 var (
-	ErrTaken = errors.New("psp: there is a key for it already: choose another SPI, or end that association first")
-	errZero  = errors.New("psp: SPI 0 stands for no association")
+	ErrTaken  = errors.New("psp: there is a key for it already: choose another SPI, or end that association first")
+	errZero   = errors.New("psp: SPI 0 stands for no association")
+	errAlone  = errors.New("psp: packets of the peer are not accepted with that SPI, by a chain of keys")
+	errOneKey = errors.New("psp: the highest bit of the SPI is set: its association has one key, and no chain")
 )
 
 // New wraps inner, without an association.
@@ -61,29 +51,78 @@ func New(inner transport.Link) *Link {
 // Accept has packets from a peer with an SPI opened with a key. It fails with
 // ErrTaken if packets with the SPI are opened already, of any peer.
 func (l *Link) Accept(peer netip.Addr, spi uint32, key *psp.Key) error {
-	return l.receivers.add(spi, &receiver{peer: plain(peer), key: key}, spi)
+	return l.receivers.add(numberOf(spi), spi, func() *receiver {
+		return &receiver{peer: plain(peer), spi: spi, pair: new(pair), now: opener{key: key}}
+	})
 }
 
-// Seal has packets of paths to a peer with an SPI sealed with a key. It fails
-// with ErrTaken if the two have a key: one must not begin to count anew.
+// AcceptChain has packets from a peer opened with the keys of a chain, which is
+// the link's from then on. The SPI is that of the first one; its highest bit is
+// 0. It fails with ErrTaken if packets with the number of the SPI are opened
+// already, of any peer.
+func (l *Link) AcceptChain(peer netip.Addr, spi uint32, chain *psp.Chain) error {
+	if spi&psp.SecondMaster != 0 {
+		return fmt.Errorf("SPI 0x%08x: %w", spi, errOneKey)
+	}
+	p := &pair{rekeys: &l.counters.rekeys}
+	return l.receivers.add(numberOf(spi), spi, func() *receiver { return newReceiver(plain(peer), spi, chain, p) })
+}
+
+// Seal has packets of paths to a peer with an SPI sealed with a key, as many as
+// Limits.Most. It fails with ErrTaken if the two have a key: one must not begin
+// to count anew.
 func (l *Link) Seal(peer netip.Addr, spi uint32, key *psp.Key) error {
-	return l.senders.add(association{plain(peer), spi}, &sender{key: key}, spi)
+	return l.senders.add(association{plain(peer), spi}, spi, func() *sender {
+		return &sender{spi: spi, key: key, pair: new(pair)}
+	})
+}
+
+// SealChain has packets of paths to a peer with an SPI sealed with the keys of
+// a chain, which is the link's from then on. The SPI is that of the first one.
+// The peer seals with the SPI accepted, by a chain, too, which says how far it
+// has come. It fails with ErrTaken as Seal does.
+func (l *Link) SealChain(peer netip.Addr, spi uint32, chain *psp.Chain, accepted uint32) error {
+	if spi&psp.SecondMaster != 0 {
+		return fmt.Errorf("SPI 0x%08x: %w", spi, errOneKey)
+	}
+	r := l.receivers.get(numberOf(accepted))
+	if r == nil || r.peer != plain(peer) || r.chain == nil {
+		return fmt.Errorf("SPI 0x%08x: %w", accepted, errAlone)
+	}
+	return l.senders.add(association{plain(peer), spi}, spi, func() *sender {
+		return &sender{spi: spi, key: chain.Key(spi), pair: r.pair, first: spi, chain: chain}
+	})
 }
 
 // EndAccept ends what Accept has begun: packets with the SPI are dropped.
-func (l *Link) EndAccept(spi uint32) { l.receivers.remove(spi) }
+func (l *Link) EndAccept(spi uint32) {
+	if r := l.receivers.remove(numberOf(spi)); r != nil {
+		r.end()
+	}
+}
 
 // EndSeal ends what Seal has begun: packets of paths with the SPI are an error
 // from then on.
 func (l *Link) EndSeal(peer netip.Addr, spi uint32) {
-	l.senders.remove(association{plain(peer), spi})
+	if s := l.senders.remove(association{plain(peer), spi}); s != nil {
+		s.end()
+	}
 }
 
-// Sealed returns how many packets were sealed for a peer with an SPI. It is for
-// those who bound what one key does.
-func (l *Link) Sealed(peer netip.Addr, spi uint32) uint64 {
+// Rekey has the packets of paths to a peer with an SPI sealed with a new key as
+// soon as the peer has sealed a packet with the present one. The peer does the
+// same when it gets one of them.
+func (l *Link) Rekey(peer netip.Addr, spi uint32) {
 	if s := l.senders.get(association{plain(peer), spi}); s != nil {
-		return s.iv.Load()
+		s.pair.want()
+	}
+}
+
+// Generation returns how many keys there have been before the present one for
+// packets to a peer with an SPI.
+func (l *Link) Generation(peer netip.Addr, spi uint32) uint64 {
+	if s := l.senders.get(association{plain(peer), spi}); s != nil {
+		return s.pair.now.Load()
 	}
 	return 0
 }
@@ -106,6 +145,15 @@ func (l *Link) SetPlacer(p transport.Placer) {
 	}
 }
 
+// numberOf returns what SPIs of an association to this side have in common: the
+// number, or with the highest bit all of one, which has no other key.
+func numberOf(spi uint32) uint32 {
+	if spi&psp.SecondMaster != 0 {
+		return spi
+	}
+	return psp.Number(spi)
+}
+
 // plain is an address as packets have it.
 func plain(a netip.Addr) netip.Addr { return a.Unmap().WithZone("") }
 
@@ -123,7 +171,7 @@ func (t *table[K, V]) get(k K) *V {
 	return t.of[k]
 }
 
-func (t *table[K, V]) add(k K, v *V, spi uint32) error {
+func (t *table[K, V]) add(k K, spi uint32, begin func() *V) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if spi == 0 {
@@ -135,14 +183,17 @@ func (t *table[K, V]) add(k K, v *V, spi uint32) error {
 	if t.of == nil {
 		t.of = map[K]*V{}
 	}
-	t.of[k] = v
+	t.of[k] = begin()
 	t.changes.Add(1)
 	return nil
 }
 
-func (t *table[K, V]) remove(k K) {
+// remove returns what was there, nil if nothing was.
+func (t *table[K, V]) remove(k K) *V {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	v := t.of[k]
 	delete(t.of, k)
 	t.changes.Add(1)
+	return v
 }

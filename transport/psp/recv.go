@@ -56,7 +56,7 @@ func (o *opening) open(p *transport.RxPacket) bool {
 		o.count.Format++
 		return false
 	}
-	r := o.all[h.SPI]
+	r := o.all[numberOf(h.SPI)]
 	switch {
 	case r == nil:
 		o.count.Unknown++
@@ -65,10 +65,19 @@ func (o *opening) open(p *transport.RxPacket) bool {
 		o.count.Peer++
 		return false
 	}
-	if !o.fresh(r.window.Look(h.IV)) {
+	by, ended := r.find(h.SPI)
+	if by == nil {
+		if ended {
+			o.count.Ended++
+		} else {
+			o.count.Unknown++
+		}
 		return false
 	}
-	_, plain, err := r.key.Open(p.Data[n:n], p.Data)
+	if !o.fresh(by.look(h.IV)) {
+		return false
+	}
+	_, plain, err := by.key.Open(p.Data[n:n], p.Data)
 	if err != nil {
 		if errors.Is(err, psp.ErrICV) {
 			o.count.Forged++
@@ -77,7 +86,7 @@ func (o *opening) open(p *transport.RxPacket) bool {
 		}
 		return false
 	}
-	r.window.Take(h.IV)
+	r.opened(by, h.IV)
 	const shortest = udpLen + rocev2.BTHLen + rocev2.ICRCLen
 	if h.Next != psp.UDP || len(plain) < shortest || len(plain) > udpLen+rocev2.MaxPacketLen {
 		o.count.Format++
@@ -85,7 +94,7 @@ func (o *opening) open(p *transport.RxPacket) bool {
 	}
 	o.count.Opened++
 	p.SrcPort = binary.BigEndian.Uint16(plain)
-	p.Data, p.SPI, p.IPID, p.ICRC = plain[udpLen:], h.SPI, 0, transport.ICRCAbsent
+	p.Data, p.SPI, p.IPID, p.ICRC = plain[udpLen:], r.spi, 0, transport.ICRCAbsent
 	return true
 }
 

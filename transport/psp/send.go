@@ -13,7 +13,7 @@ import (
 
 // ErrNoKey is why packets of a path do not leave whose security association has
 // no key.
-var ErrNoKey = errors.New("psp: the security association has no key, or has ended; packets do not leave in clear instead")
+var ErrNoKey = errors.New("psp: the security association has no key, or has ended, or has sealed as many packets with its key as it may; packets do not leave in clear instead")
 
 // arenaBytes is the room for packets that are sealed: those of some runs.
 const arenaBytes = 256 << 10
@@ -82,6 +82,7 @@ func (l *Link) sendSealed(b *transport.TxBatch, first int) (last int, err error)
 		s.batch = transport.NewSealedBatch(arenaBytes)
 	}
 	s.batch.Reset()
+	limits := l.Limits.of()
 	for last = first; last < b.Len(); last++ {
 		_, path := b.Packet(last)
 		if path.SPI == 0 {
@@ -91,7 +92,7 @@ func (l *Link) sendSealed(b *transport.TxBatch, first int) (last int, err error)
 			s.after = now
 			s.choose(path, l.senders.get(association{path.Dst, path.SPI}))
 		}
-		if s.by == nil {
+		if s.by == nil || !s.by.ready(&limits) {
 			break
 		}
 		room := s.batch.Room()
@@ -101,8 +102,8 @@ func (l *Link) sendSealed(b *transport.TxBatch, first int) (last int, err error)
 		r := b.Run(last, false)
 		b.Seal(&r, netip.AddrPortFrom(l.Addr(), s.port))
 		binary.BigEndian.PutUint16(s.udp[4:], uint16(udpLen+len(r.Data)))
-		s.head.IV = s.by.iv.Load() + 1
-		s.by.iv.Store(s.head.IV)
+		s.by.iv++
+		s.head.SPI, s.head.IV = s.by.spi, s.by.iv
 		s.batch.Commit(len(s.by.key.Seal(room[:0], &s.head, s.udp[:], r.Data)), path)
 	}
 	if last == first { // the association of the first one has no key
@@ -118,7 +119,7 @@ func (l *Link) sendSealed(b *transport.TxBatch, first int) (last int, err error)
 // choose notes what packets of a path are sealed with.
 func (s *sealing) choose(path *transport.Path, by *sender) {
 	s.path, s.by = path, by
-	s.head = psp.Header{Next: psp.UDP, SPI: path.SPI}
+	s.head = psp.Header{Next: psp.UDP}
 	binary.BigEndian.PutUint16(s.udp[:], cmp.Or(path.SrcPort, s.port))
 	binary.BigEndian.PutUint16(s.udp[2:], path.Port(s.port))
 }

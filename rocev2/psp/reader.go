@@ -1,0 +1,86 @@
+package psp
+
+// Reader opens the packets of an association whose keys are those of a Chain,
+// for one that only looks on, as at a capture. It follows the generations as
+// their packets come: the first packet is of one of the first 128 keys, and no
+// 64 generations are missing after it. Packets of the 8 generations before the
+// newest one open, too: more than receivers take. Whether a packet comes again
+// it does not look at. It is not safe for concurrent use.
+type Reader struct {
+	first  uint32 // SPI of the first key
+	chain  *Chain // at the oldest generation that opens
+	opened bool   // a packet was
+	newest uint64 // generation that was opened
+	keys   [2]readerKey
+}
+
+// late is how many generations before the newest open.
+const late = 8
+
+// readerKey is a key that was derived last, or before that.
+type readerKey struct {
+	generation uint64
+	key        *Key
+}
+
+// NewReader returns a Reader of an association, with the SPI of its first key,
+// and a key of KeyLen bytes, of which it keeps no copy.
+func NewReader(v Version, first uint32, key []byte) (*Reader, error) {
+	c, err := NewChain(v, key)
+	if err != nil {
+		return nil, err
+	}
+	return &Reader{first: first, chain: c}, nil
+}
+
+// Open does what Key.Open does, with the key of the packet's SPI. It is ErrICV
+// where there is none.
+func (r *Reader) Open(dst, packet []byte) (h Header, plain []byte, err error) {
+	h, _, err = Parse(packet)
+	if err != nil {
+		return h, dst, err
+	}
+	generation, ok := r.generation(h.SPI)
+	if !ok {
+		return h, dst, ErrICV
+	}
+	h, plain, err = r.key(generation).Open(dst, packet)
+	if err == nil {
+		r.opened, r.newest = true, max(r.newest, generation)
+		for r.chain.Generation()+late < r.newest {
+			r.chain.Next()
+		}
+	}
+	return h, plain, err
+}
+
+// generation returns that of the key of an SPI, and reports false if the SPI
+// has none that opens.
+func (r *Reader) generation(spi uint32) (uint64, bool) {
+	if Number(spi) != Number(r.first) || (spi^r.first)&SecondMaster != 0 {
+		return 0, false
+	}
+	if !r.opened {
+		return uint64(Between(spi, r.first) & 127), true
+	}
+	g := int64(r.newest) + int64(Between(spi, Later(r.first, r.newest)))
+	return uint64(g), g >= int64(r.chain.Generation())
+}
+
+// key returns the key of a generation. Those of the two latest are kept, as
+// packets of one may be among those of the next.
+func (r *Reader) key(generation uint64) *Key {
+	for _, k := range r.keys {
+		if k.key != nil && k.generation == generation {
+			return k.key
+		}
+	}
+	c := r.chain.clone()
+	for c.Generation() < generation {
+		c.Next()
+	}
+	r.keys[1] = r.keys[0]
+	r.keys[0] = readerKey{generation, c.Key(r.first)}
+	c.Erase()
+	return r.keys[0].key
+}
