@@ -14,7 +14,7 @@ import (
 // KeyLogWriter of a TLS configuration gets (psp.LoggedKey). Lines of TLS are
 // passed over.
 //
-// What is kept is bounded: a million keys, 64 of an SPI (the latest ones, as
+// What is kept is bounded: a million keys, 16 of an SPI (the latest ones, as
 // programs use the number of a queue pair again). A line may be as long as it
 // likes.
 type Keys struct {
@@ -64,7 +64,7 @@ type madeKey struct {
 
 const (
 	mostKeys  = 1 << 20
-	maxOfSPI  = 64
+	maxOfSPI  = 16
 	maxMade   = 4096
 	keyBuffer = 1 << 15
 )

@@ -444,7 +444,7 @@ func TestKeysAreBounded(t *testing.T) {
 		fmt.Fprintf(&many, "ROCEV2_PSP 0x00000077@192.0.2.9 %032x\n", i)
 	}
 	keys.Add([]byte(many.String()), "many")
-	if n := keys.Len(); n != 65 {
+	if n := keys.Len(); n != 17 {
 		t.Errorf("%d keys are kept of 201", n)
 	}
 	p, err := capture.Next()
