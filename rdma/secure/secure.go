@@ -127,7 +127,12 @@ func (c *Conn) seal(t *tls.Conn, state *tls.ConnectionState, client bool) error 
 	if err != nil {
 		return err
 	}
-	from, err := c.association(state, uint32(c.QP.Query().DestQPN), !client)
+	var from verbs.Association
+	defer func() {
+		clear(into.Key)
+		clear(from.Key)
+	}()
+	from, err = c.association(state, uint32(c.QP.Query().DestQPN), !client)
 	if err != nil {
 		return err
 	}
@@ -135,8 +140,8 @@ func (c *Conn) seal(t *tls.Conn, state *tls.ConnectionState, client bool) error 
 		return err
 	}
 	for i, do := range []func() error{
-		func() error { defer clear(into.Key); return s.Accept(into) },
-		func() error { defer clear(from.Key); return s.Seal(from) },
+		func() error { return s.Accept(into) },
+		func() error { return s.Seal(from) },
 		func() error { return c.open(s) },
 	} {
 		if err := do(); err != nil {
