@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/gosoftroce/rocev2/rocev2"
+	"github.com/gosoftroce/rocev2/transport"
 )
 
 // Filter says which packets a Ring keeps: those that fit all that is set. The
@@ -14,7 +15,7 @@ import (
 type Filter struct {
 	Peer      netip.Prefix // the other end's address is one of these
 	QPN       rocev2.QPN   // the destination queue pair, in either direction
-	Operation string       // part of the name of the operation, in capitals: "READ", "ACK", "CNP"
+	Operation string       // part of the name of the operation, in capitals: "READ", "ACK", "CNP"; of what is sealed it is "SEALED"
 	Sent      bool         // only what was sent
 	Received  bool         // only what was received
 	NoData    bool         // only packets without payload: requests of READs, acknowledgements
@@ -24,7 +25,8 @@ type Filter struct {
 const FilterGrammar = `conditions, with blanks between them, which must all hold:
 peer=ADDRESS or peer=NETWORK  the other end
 qpn=NUMBER                    the destination queue pair of the packet
-op=NAME                       a part of the name of the operation: SEND, READ, ACK, CNP ...
+op=NAME                       a part of the name of the operation: SEND, READ, ACK, CNP ...;
+                              of packets that are sealed it is SEALED
 dir=in or dir=out             received or sent
 data=no                       packets without payload`
 
@@ -78,7 +80,10 @@ func parsePeer(s string) (netip.Prefix, error) {
 
 // checkOperation refuses a name that no packet has.
 func (f *Filter) checkOperation() error {
-	var names []string
+	names := []string{sealed}
+	if strings.Contains(sealed, f.Operation) {
+		return nil
+	}
 	for op := rocev2.OpSend; op <= rocev2.OpCNP; op++ {
 		if strings.Contains(op.String(), f.Operation) {
 			return nil
@@ -86,6 +91,14 @@ func (f *Filter) checkOperation() error {
 		names = append(names, op.String())
 	}
 	return fmt.Errorf("no operation has %q in its name; there are %s", f.Operation, strings.Join(names, ", "))
+}
+
+// sealed is the operation of packets that show none.
+const sealed = "SEALED"
+
+// destination returns the queue pair that a packet goes to.
+func destination(data []byte) rocev2.QPN {
+	return rocev2.QPN(uint32(data[5])<<16 | uint32(data[6])<<8 | uint32(data[7]))
 }
 
 // keeps reports whether a packet is one of those. peer is the other end, data
@@ -101,9 +114,12 @@ func (f *Filter) keeps(sent bool, peer netip.Addr, data []byte) bool {
 	case len(data) < rocev2.BTHLen+rocev2.ICRCLen:
 		return false
 	}
+	if transport.IsSealed(data) { // its SPI has the queue pair where a BTH has it
+		return (f.QPN == 0 || f.QPN == destination(data)) && (f.Operation == "" || strings.Contains(sealed, f.Operation)) && !f.NoData
+	}
 	info, known := rocev2.Opcode(data[0]).Info()
 	switch {
-	case f.QPN != 0 && f.QPN != rocev2.QPN(uint32(data[5])<<16|uint32(data[6])<<8|uint32(data[7])):
+	case f.QPN != 0 && f.QPN != destination(data):
 		return false
 	case f.Operation != "" && (!known || !strings.Contains(info.Operation.String(), f.Operation)):
 		return false

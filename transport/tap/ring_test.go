@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/gosoftroce/rocev2/fabric"
+	"github.com/gosoftroce/rocev2/rocev2/psp"
 	"github.com/gosoftroce/rocev2/transport"
 	"github.com/gosoftroce/rocev2/transport/tap"
 )
@@ -165,3 +166,33 @@ func TestSwitchDoesNotAllocate(t *testing.T) {
 type failing struct{}
 
 func (failing) Write([]byte) (int, error) { return 0, io.ErrShortWrite }
+
+// What is sealed shows its queue pair, and no operation: its first byte is none
+// of an acknowledgement.
+func TestFilterSealed(t *testing.T) {
+	t.Parallel()
+	key, err := psp.NewKey(psp.GCM128, make([]byte, 16))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sealed := key.Seal(nil, &psp.Header{Next: psp.UDP, SPI: 3<<24 | 7, IV: 1}, make([]byte, 8), packet(1, 4))
+	for text, want := range map[string]uint64{
+		"": 1, "qpn=7": 1, "qpn=8": 0, "op=ACK": 0, "op=SEND": 0, "op=sealed": 1, "qpn=7 op=SEALED dir=out": 1, "qpn=8 op=SEALED": 0, "data=no": 0,
+	} {
+		f, err := tap.ParseFilter(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, b := switched(t)
+		r := tap.NewRing(0, f)
+		a.Record(r)
+		batch := transport.NewSealedBatch(1 << 12)
+		batch.Commit(copy(batch.Room(), sealed), transport.NewPath(a.Addr(), transport.Path{Dst: b.Addr()}))
+		if err := a.Send(batch); err != nil {
+			t.Fatal(err)
+		}
+		if s := r.Stats(); s.Matched != want || s.Seen != 1 {
+			t.Errorf("%q: %+v, want %d", text, s, want)
+		}
+	}
+}
