@@ -135,6 +135,11 @@ func (g *greeting) welcome(now clock.Time, c *candidate) {
 			return
 		}
 	}
+	if g.table.busy(&path) {
+		g.dismiss(c)
+		g.out.refuse(&path, m.TransactionID, c.local, c.remote, mad.StageOther, mad.ReasonNoResources, nil)
+		return
+	}
 	g.cache.leave(c)
 	made := g.table.enter(&path, StateEstablished, c.local)
 	made.remote, made.remoteQPN, made.guid, made.transaction = m.LocalID, m.LocalQPN, m.LocalGUID, m.TransactionID

@@ -30,6 +30,10 @@ func (a *Agent) receiveREQ(now clock.Time, path *Path, b []byte) {
 			}
 		}
 	}
+	if a.table.busy(path) {
+		a.out.refuse(path, m.TransactionID, 0, m.LocalID, mad.StageREQ, mad.ReasonNoResources, nil)
+		return
+	}
 	l := a.listeners[m.ServiceID]
 	if l == nil && a.expected.hold(now, path, m.ServiceID, m.LocalID, false, b) {
 		return
