@@ -50,3 +50,15 @@ func Acquaintances(dev *verbs.Device) int {
 
 // Held returns how many numbers of queue pairs are held on a device.
 func Held(dev *verbs.Device) int { return verbs.HCA(dev).Held() }
+
+// Controls returns how many control connections a device has that carry
+// messages.
+func Controls(dev *verbs.Device) int {
+	m := existingManager(dev)
+	if m == nil {
+		return 0
+	}
+	m.lock()
+	defer m.unlock()
+	return len(m.controls.of)
+}

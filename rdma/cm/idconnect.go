@@ -82,7 +82,7 @@ func (l *idListener) over() { l.id.over() }
 // event implements sink: it makes an ID for a request.
 func (l *idListener) event(e *agent.Event) {
 	var a asked
-	if reason, info := a.fit(l.m, e, l.typ, l.addr.Addr()); reason != 0 {
+	if reason, info := a.fit(e, l.typ, l.addr.Addr(), l.m.dev.PathMTU); reason != 0 {
 		l.m.refuse(e, reason, info)
 		return
 	}

@@ -10,36 +10,35 @@ import (
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
-// Other is a queue pair that is connected beside a connection that was secured,
-// with one of the same peer.
+// Other is the connection of two queue pairs that is made beside one that was
+// secured, between the same two sides.
 type Other struct {
-	QP     *verbs.QP
 	Client bool // this side has dialled
 
-	// Numbers name the connection of the two queue pairs. They are the same
-	// on both sides, and no other connection beside the first has them: with
-	// the same keys twice packets could be read.
+	// Numbers name it. They are the same on both sides, and no other beside
+	// the first connection has them: with the same keys twice packets could
+	// be read.
 	Numbers []uint32
 }
 
-// Require has the queue pair, which is in RESET or INIT, take nothing in clear.
+// Require has a queue pair, which is in RESET or INIT, take nothing in clear.
 // Seal follows when it is in RTR.
-func (o *Other) Require() error {
-	s, err := o.QP.Sealing()
+func (o *Other) Require(q *verbs.QP) error {
+	s, err := q.Sealing()
 	if err != nil {
 		return err
 	}
 	return s.Require()
 }
 
-// Seal has packets of the queue pair opened, and sealed, with keys that the
-// first connection gives: master keys of the PSP Security Protocol that TLS
-// exports (RFC 8446 7.5) with the label "EXPORTER-rocev2-psp-other". The
-// context is 4 bytes of 0; 1 for packets to the side that has dialled, else 0;
-// and the SHA-256 of the numbers, in network byte order. The SPI is the number
-// of the queue pair.
-func (o *Other) Seal(state *tls.ConnectionState) error {
-	s, err := o.QP.Sealing()
+// Seal has packets of a queue pair opened, and sealed, with keys that the first
+// connection gives: master keys of the PSP Security Protocol that TLS exports
+// (RFC 8446 7.5) with the label "EXPORTER-rocev2-psp-other". The context is 4
+// bytes of 0; 1 for packets to the side that has dialled, else 0; and the
+// SHA-256 of the numbers, in network byte order. The SPI is the number of the
+// queue pair.
+func (o *Other) Seal(q *verbs.QP, state *tls.ConnectionState) error {
+	s, err := q.Sealing()
 	if err != nil {
 		return err
 	}
@@ -47,7 +46,7 @@ func (o *Other) Seal(state *tls.ConnectionState) error {
 	if err != nil {
 		return err
 	}
-	from, err := o.association(state, uint32(o.QP.Query().DestQPN), !o.Client)
+	from, err := o.association(state, uint32(q.Query().DestQPN), !o.Client)
 	if err != nil {
 		return err
 	}

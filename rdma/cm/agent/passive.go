@@ -39,7 +39,7 @@ func (a *Agent) receiveREQ(now clock.Time, path *Path, b []byte) {
 		return
 	}
 	if l == nil {
-		a.out.refuse(path, m.TransactionID, 0, m.LocalID, mad.StageREQ, mad.ReasonInvalidServiceID, nil)
+		a.refuseService(path, &m)
 		return
 	}
 	if reason, ari := check(path, &m); reason != 0 {
@@ -68,6 +68,19 @@ func (a *Agent) receiveREQ(now clock.Time, path *Path, b []byte) {
 	req := m // what is refused is not copied
 	req.Private = cloned(m.Private)
 	a.life.tell(c, Event{Kind: EventRequest, Request: &req})
+}
+
+// refuseService rejects a request for a service that has no listener.
+func (a *Agent) refuseService(path *Path, m *mad.REQ) {
+	rej := &mad.REJ{Reason: mad.ReasonInvalidServiceID}
+	if a.cfg.Refusal != nil {
+		if other := a.cfg.Refusal(m.ServiceID); other != nil {
+			rej = other
+		}
+	}
+	rej.TransactionID, rej.RemoteID, rej.Message = m.TransactionID, m.LocalID, mad.StageREQ
+	a.stats.Refused++
+	a.out.answer(path, rej)
 }
 
 // check returns why a request cannot be met, and what the REJ says of it; or 0.
