@@ -247,6 +247,12 @@ func (c *control) take() (slot uint16, err error) {
 	return slot, c.failed
 }
 
+func (c *control) hasFailed() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.failed != nil
+}
+
 // sent reports whether the peer has all that was posted, or never gets it.
 func (c *control) sent() bool {
 	c.mu.Lock()

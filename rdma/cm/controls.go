@@ -119,10 +119,7 @@ func (c *control) look() {
 			break
 		}
 	}
-	c.mu.Lock()
-	failed := c.failed
-	c.mu.Unlock()
-	if failed != nil || c.leaving && c.sent() {
+	if c.hasFailed() || c.leaving && c.sent() {
 		c.end()
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"time"
 
 	"github.com/gosoftroce/rocev2/internal/devices"
 	"github.com/gosoftroce/rocev2/rdma/cm/agent"
@@ -180,6 +181,8 @@ type dialing struct {
 
 	control *control // of a secured connection
 	hello   bool     // the connection is a control connection itself
+
+	patience time.Duration // of agent.ConnectRequest
 }
 
 // check finds what cannot be, and fills in the defaults.
@@ -306,7 +309,7 @@ func (d *dialing) request(w *waiter) error {
 	d.req.LocalQPN, d.req.SRQ = d.qp.QPN(), d.qp.Config().SRQ != nil
 	d.req.ECE = c.m.withSlots(d.req.ECE)
 	if d.req.PathMTU == 0 {
-		d.req.PathMTU = uint8(d.mostMTU())
+		d.req.PathMTU = uint8(mostMTU(d.qp.Device(), d.peer.Addr(), d.cfg.TLS != nil || d.hello))
 	}
 	if d.hello {
 		d.req.ServiceID = controlService(d.req.ServiceID)
@@ -318,7 +321,7 @@ func (d *dialing) request(w *waiter) error {
 	}
 	id, err := c.m.agent.Connect(c.m.now(), &agent.ConnectRequest{
 		Path: agent.Path{Local: c.local.Addr().WithZone(""), Remote: d.peer.Addr().WithZone(""), TrafficClass: d.cfg.TrafficClass, FlowLabel: d.req.Primary.FlowLabel, Control: d.control.name()},
-		REQ:  d.req,
+		REQ:  d.req, Patience: d.patience,
 	})
 	if err != nil {
 		return err

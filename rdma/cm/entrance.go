@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"time"
 
 	"github.com/gosoftroce/rocev2/rdma/cm/agent"
 	"github.com/gosoftroce/rocev2/rdma/secure"
@@ -91,14 +92,15 @@ func (en *entrance) greet(g *Greeting) (AcceptConfig, error) {
 }
 
 // close ends the handshakes, and what waits for a request. The manager is
-// locked. Connections that there are, and requests, keep their own.
-func (en *entrance) close() {
+// locked. Connections that there are, and requests, keep their own. patience is
+// how soon there is another listener.
+func (en *entrance) close(patience time.Duration) {
 	if en == nil || en.closed {
 		return
 	}
 	en.closed = true
 	m := en.l.m
-	m.unlisten(en.service())
+	m.expect(en.service(), patience)
 	m.ports.releaseControl(en.service())
 	for _, cancel := range en.busy {
 		(*cancel)()
@@ -175,11 +177,12 @@ func (en *entrance) serve(ctx context.Context, r *Request) {
 }
 
 // giveUp ends a control connection that was not secured. What TLS says last
-// goes first.
+// goes first, and the side that has accepted leaves the other one a moment to
+// read it.
 func (c *control) giveUp() {
 	ctx, cancel := c.m.tasks.WithTimeout(context.Background(), farewellWait)
 	defer cancel()
-	for !c.sent() && c.bell.Wait(ctx) == nil {
+	for (!c.sent() || c.from != nil && !c.hasFailed()) && c.bell.Wait(ctx) == nil {
 	}
 	c.conn.Close()
 	c.destroy()

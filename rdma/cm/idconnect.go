@@ -52,6 +52,8 @@ type idListener struct {
 	typ  verbs.QPType
 	addr netip.AddrPort
 	held held
+
+	entrance *entrance // of secured connections
 }
 
 // listenFor listens for an ID on a device.
@@ -61,11 +63,35 @@ func (h held) listenFor(id *ID, backlog int) error {
 		return err
 	}
 	l := &idListener{id: id, m: m, held: h, typ: id.terms.typ, addr: netip.AddrPortFrom(h.dev.Addr(), id.at.local.Port())}
-	if err := m.listen(l.service(), backlog, l); err != nil {
+	if err := l.open(backlog); err != nil {
 		return err
 	}
 	id.listening = append(id.listening, l)
 	return nil
+}
+
+// open begins to listen. The ID is locked.
+func (l *idListener) open(backlog int) (err error) {
+	t := &l.id.terms
+	if t.tls == nil {
+		return l.m.listen(l.service(), backlog, l)
+	}
+	if err := t.checkSealing(l.m.dev); err != nil {
+		return err
+	}
+	if l.entrance, err = l.m.openEntrance(Addr{l.addr, l.id.at.space}, t.tls, nil); err != nil {
+		return err
+	}
+	err = l.m.listen(l.service(), backlog, l)
+	l.m.lock()
+	defer l.m.unlock()
+	switch {
+	case err != nil:
+		l.entrance.close(0)
+	case !l.m.closed:
+		l.m.agent.Greet(l.service(), l.entrance.guard(l.m, nil))
+	}
+	return err
 }
 
 func (l *idListener) service() mad.ServiceID { return l.id.at.space.Service(l.addr.Port()) }
@@ -74,6 +100,7 @@ func (l *idListener) close() {
 	l.m.lock()
 	defer l.m.unlock()
 	l.m.expect(l.service(), l.id.patience)
+	l.entrance.close(l.id.patience)
 }
 
 // over implements sink.
@@ -82,12 +109,19 @@ func (l *idListener) over() { l.id.over() }
 // event implements sink: it makes an ID for a request.
 func (l *idListener) event(e *agent.Event) {
 	var a asked
-	if reason, info := a.fit(e, l.typ, l.addr.Addr(), l.m.dev.PathMTU); reason != 0 {
+	reason, info := a.fit(e, l.typ, l.addr.Addr(), func(peer netip.Addr) verbs.MTU { return mostMTU(l.m.dev, peer, l.entrance != nil) })
+	if reason == 0 && l.entrance.admit(l.m, &e.Path) != nil {
+		reason = ReasonConsumer
+	}
+	if reason != 0 {
 		l.m.refuse(e, reason, info)
 		return
 	}
 	id := &ID{state: idRequested, peer: a.remote, id: e.ID, terms: terms{typ: l.typ, params: a.params, ece: a.ece},
 		at: binding{space: l.id.at.space, m: l.m, held: []held{l.held.share()}, local: l.addr}}
+	if c := l.m.controls.of[e.Path.Control]; c != nil {
+		id.terms.control, id.terms.ids = c, [2]mad.CommID{e.Request.LocalID, mad.CommID(e.ID)}
+	}
 	id.out.ch = l.id.out.channel()
 	if id.out.ch.enter(id) != nil {
 		id.at.held[0].release()
@@ -118,10 +152,11 @@ func (id *ID) Connect(p *ConnParam) error {
 		p = &ConnParam{ResponderResources: most, InitiatorDepth: most, RetryCount: 7, RNRRetryCount: 7}
 	}
 	var err error
-	if id.terms.typ == verbs.UD {
+	if err = id.terms.checkSecured(id.at.m.dev, id.qp); err != nil {
+	} else if id.terms.typ == verbs.UD {
 		id.id, err = id.ask(p)
 	} else if err = id.terms.offer(p, id.at.m, id.qp, id.at.local, id.peer); err == nil {
-		err = id.request()
+		err = id.begin()
 	}
 	if err != nil {
 		return fmt.Errorf("cm: connect to %v: %w", id.peer, err)
@@ -145,6 +180,7 @@ func (id *ID) ask(p *ConnParam) (agent.ID, error) {
 // request sends the REQ of the terms.
 func (id *ID) request() error {
 	r := agent.ConnectRequest{Path: id.terms.path(id.at.local, id.peer), REQ: id.terms.req, Patience: id.patience}
+	r.Path.Control = id.terms.control.name()
 	cid, err := id.at.m.connect(id, &r)
 	if err == nil {
 		id.id = cid
@@ -342,6 +378,9 @@ func (id *ID) InitQPAttr(s verbs.State) (*verbs.Attr, verbs.AttrMask, error) {
 		if s != verbs.StateInit {
 			return nil, 0, &StateError{Op: "InitQPAttr", State: id.state.String(), Want: "one with a request or a reply of the peer"}
 		}
+	}
+	if id.terms.control != nil && s != verbs.StateInit {
+		return nil, 0, errors.New("cm: InitQPAttr: the connection is secured: the ID takes its own queue pair through the states (CreateQP)")
 	}
 	switch s {
 	case verbs.StateInit:

@@ -141,7 +141,7 @@ func (l *Listener) open() (err error) {
 	}
 	l.m.lock()
 	defer l.m.unlock()
-	l.entrance.close()
+	l.entrance.close(0)
 	return err
 }
 
@@ -229,7 +229,7 @@ func (l *Listener) Close() error {
 		return nil
 	}
 	l.m.unlisten(l.service())
-	l.entrance.close()
+	l.entrance.close(0)
 	for l.queue.Len() > 0 {
 		r := l.queue.PopFront()
 		if r.answered {

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net/netip"
+	"time"
 
 	"github.com/gosoftroce/rocev2/rdma/secure"
 	"github.com/gosoftroce/rocev2/rocev2/mad"
@@ -21,24 +22,17 @@ func securable(typ verbs.QPType) error {
 	return fmt.Errorf("cm: queue pairs of type %v cannot be secured: TLS is for connections of RC and XRC", typ)
 }
 
-// sealedMTU returns the largest path MTU of a secured connection to a peer.
-func sealedMTU(dev *verbs.Device, peer netip.Addr) verbs.MTU {
-	return min(dev.PathMTU(peer), dev.SealedMTU(peer))
+// mostMTU returns the largest path MTU of a connection to a peer.
+func mostMTU(dev *verbs.Device, peer netip.Addr, secured bool) verbs.MTU {
+	m := dev.PathMTU(peer)
+	if secured {
+		m = min(m, dev.SealedMTU(peer))
+	}
+	return m
 }
 
-// mostMTU returns the largest path MTU of connections to a peer.
 func (l *Listener) mostMTU(peer netip.Addr) verbs.MTU {
-	if l.cfg.TLS != nil {
-		return sealedMTU(l.m.dev, peer)
-	}
-	return l.m.dev.PathMTU(peer)
-}
-
-func (d *dialing) mostMTU() verbs.MTU {
-	if d.cfg.TLS != nil || d.hello {
-		return sealedMTU(d.qp.Device(), d.peer.Addr())
-	}
-	return d.qp.Device().PathMTU(d.peer.Addr())
+	return mostMTU(l.m.dev, peer, l.cfg.TLS != nil)
 }
 
 // checkSecured finds what a secured connection cannot be.
@@ -57,42 +51,56 @@ func (d *dialing) checkSecured() error {
 }
 
 // secure makes the control connection, if there is to be one and is none.
-func (d *dialing) secure(ctx context.Context) error {
+func (d *dialing) secure(ctx context.Context) (err error) {
 	if d.cfg.TLS == nil || d.control != nil {
 		return nil
 	}
-	c, err := newControl(d.c.m, 0, nil)
+	call := calling{m: d.c.m, local: d.c.local, remote: d.c.remote, cfg: d.cfg}
+	d.control, err = call.control(ctx)
+	return err
+}
+
+// calling is a control connection that is being made.
+type calling struct {
+	m             *manager
+	local, remote Addr
+	cfg           *DialConfig // of the connection that it is for
+	patience      time.Duration
+}
+
+// control makes it, held for the caller.
+func (d *calling) control(ctx context.Context) (*control, error) {
+	c, err := newControl(d.m, 0, nil)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	c.peer = d.peer.Addr()
-	if err := d.callControl(ctx, c); err != nil {
+	c.peer = d.remote.Addr()
+	if err := d.connect(ctx, c); err != nil {
 		c.destroy()
-		return fmt.Errorf("ask for a secured connection: %w", notSecured(err))
+		return nil, fmt.Errorf("ask for a secured connection: %w", notSecured(err))
 	}
-	ctx, cancel := c.m.tasks.WithTimeout(ctx, secure.Time)
+	timed, cancel := d.m.tasks.WithTimeout(ctx, secure.Time)
 	defer cancel()
-	c.state, err = secure.Client(ctx, c.toSecure(ctx), d.cfg.TLS, d.peer.Addr().String())
+	c.state, err = secure.Client(timed, c.toSecure(timed), d.cfg.TLS, c.peer.String())
 	if err == nil {
 		c.held = true
-		err = d.c.m.carry(c)
+		err = d.m.carry(c)
 	}
 	if err != nil {
 		c.giveUp()
-		return err
+		return nil, err
 	}
-	d.control = c
-	return nil
+	return c, nil
 }
 
-// callControl connects the queue pair of a control connection.
-func (d *dialing) callControl(ctx context.Context, c *control) error {
-	of := &dialing{qp: c.qp, peer: d.peer, hello: true, cfg: &DialConfig{
-		Space: d.cfg.Space, PrivateData: controlHello, Access: secure.Access,
+// connect connects its queue pair.
+func (d *calling) connect(ctx context.Context, c *control) error {
+	of := &dialing{qp: c.qp, peer: d.remote.AddrPort, hello: true, patience: d.patience, cfg: &DialConfig{
+		Space: d.remote.Space, PrivateData: controlHello, Access: secure.Access,
 		ResponderResources: verbs.Set(0), InitiatorDepth: verbs.Set(0),
 		TrafficClass: d.cfg.TrafficClass, SourcePort: d.cfg.SourcePort, Retries: d.cfg.Retries,
 	}}
-	of.c = &Conn{m: d.c.m, qp: c.qp, local: d.c.local, remote: d.c.remote}
+	of.c = &Conn{m: d.m, qp: c.qp, local: d.local, remote: d.remote}
 	if err := of.run(ctx); err != nil {
 		return err
 	}
