@@ -55,6 +55,7 @@ type entrance struct {
 	told   func(net.Addr, error) // of handshakes that fail; or nil
 
 	// Guarded by the lock of the manager:
+	serving int                   // handshakes, those too that were given up a moment ago
 	busy    []*context.CancelFunc // of handshakes, the oldest first
 	waiting []*control            // for a request, the oldest first
 	closed  bool
@@ -126,7 +127,11 @@ func (en *entrance) over() {
 func (en *entrance) event(e *agent.Event) {
 	var a asked
 	m := en.l.m
-	if reason, info := a.of(en.l, e); reason != 0 || e.Path.Control != 0 {
+	reason, info := a.of(en.l, e)
+	if reason == 0 && (e.Path.Control != 0 || en.serving >= 2*mostControls) {
+		reason = ReasonNoResources
+	}
+	if reason != 0 {
 		verbs.HCA(m.dev).ReleaseQPN(e.QPN)
 		m.refuse(e, reason, info)
 		return
@@ -138,6 +143,7 @@ func (en *entrance) event(e *agent.Event) {
 		(*en.busy[0])()
 		en.busy = en.busy[1:]
 	}
+	en.serving++
 	ctx, cancel := m.tasks.WithTimeout(context.Background(), secure.Time)
 	en.busy = append(en.busy, &cancel)
 	m.tasks.Go(func() {
@@ -145,6 +151,7 @@ func (en *entrance) event(e *agent.Event) {
 		m.lock()
 		defer m.unlock()
 		cancel()
+		en.serving--
 		en.busy = slices.DeleteFunc(en.busy, func(b *context.CancelFunc) bool { return b == &cancel })
 	})
 }
@@ -167,7 +174,7 @@ func (en *entrance) serve(ctx context.Context, r *Request) {
 	if err == nil {
 		return
 	}
-	c.giveUp()
+	c.giveUp(ctx)
 	r.m.lock()
 	closed := en.closed
 	r.m.unlock()
@@ -176,11 +183,11 @@ func (en *entrance) serve(ctx context.Context, r *Request) {
 	}
 }
 
-// giveUp ends a control connection that was not secured. What TLS says last
-// goes first, and the side that has accepted leaves the other one a moment to
-// read it.
-func (c *control) giveUp() {
-	ctx, cancel := c.m.tasks.WithTimeout(context.Background(), farewellWait)
+// giveUp ends a control connection that was not secured. As long as ctx allows
+// what TLS says last goes first, and the side that has accepted leaves the
+// other one a moment to read it.
+func (c *control) giveUp(ctx context.Context) {
+	ctx, cancel := c.m.tasks.WithTimeout(ctx, farewellWait)
 	defer cancel()
 	for (!c.sent() || c.from != nil && !c.hasFailed()) && c.bell.Wait(ctx) == nil {
 	}

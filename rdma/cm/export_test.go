@@ -1,8 +1,13 @@
 package cm
 
 import (
+	"context"
+	"crypto/tls"
+	"net/netip"
+
 	"github.com/gosoftroce/rocev2/hca/task"
 	"github.com/gosoftroce/rocev2/rdma/cm/agent"
+	"github.com/gosoftroce/rocev2/rocev2/mad"
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
@@ -62,3 +67,41 @@ func Controls(dev *verbs.Device) int {
 	defer m.unlock()
 	return len(m.controls.of)
 }
+
+// MostControls is how many handshakes there are at once.
+const MostControls = mostControls
+
+// Numbers returns the communication ID of a secured connection on its side, and
+// that of its control connection with the number of its queue pair.
+func Numbers(c *Conn) (id, control mad.CommID, number verbs.QPN) {
+	return mad.CommID(c.id), mad.CommID(c.control.conn.id), c.control.qp.QPN()
+}
+
+// Peer is a control connection in the hands of a test.
+type Peer struct{ c *control }
+
+// CallControl makes a control connection to a listener.
+func CallControl(ctx context.Context, dev *verbs.Device, to netip.AddrPort, config *tls.Config) (*Peer, error) {
+	m, err := managerOf(dev)
+	if err != nil {
+		return nil, err
+	}
+	call := calling{m: m, local: Addr{netip.AddrPortFrom(dev.Addr(), 1), TCP}, remote: Addr{to, TCP}, cfg: &DialConfig{TLS: config}}
+	c, err := call.control(ctx)
+	return &Peer{c}, err
+}
+
+// Send sends a message over it, whatever it is.
+func (p *Peer) Send(b []byte) {
+	slot, _ := p.c.take()
+	_ = p.c.post(slot, copy(p.c.slot(slot), b))
+}
+
+// Dial asks a listener for a connection over it.
+func (p *Peer) Dial(ctx context.Context, qp *verbs.QP, to netip.AddrPort) (*Conn, error) {
+	d := &dialing{qp: qp, peer: to, control: p.c, cfg: &DialConfig{TLS: &tls.Config{}}}
+	return d.c, d.dial(ctx)
+}
+
+// Close ends it.
+func (p *Peer) Close() { p.c.letGo() }

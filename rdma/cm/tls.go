@@ -87,7 +87,7 @@ func (d *calling) control(ctx context.Context) (*control, error) {
 		err = d.m.carry(c)
 	}
 	if err != nil {
-		c.giveUp()
+		c.giveUp(ctx)
 		return nil, err
 	}
 	return c, nil
