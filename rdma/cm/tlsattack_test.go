@@ -26,10 +26,12 @@ func (n *securedNet) forge(p *rocev2.Packet) {
 	n.cables[1].Arrive(transport.RxPacket{Src: n.client.dev.Addr(), Dst: n.server.dev.Addr(), SrcPort: 4791, ICRC: transport.ICRCVerified, Data: data})
 }
 
+const gsiQKey = 0x80010000 // of queue pair 1 (IBTA 3.5.10)
+
 // forgeMAD is forge of a message of connection management.
 func (n *securedNet) forgeMAD(m mad.Message) {
 	n.forge(&rocev2.Packet{BTH: rocev2.BTH{Opcode: rocev2.UDSendOnly, PKey: rocev2.DefaultPKey, DestQPN: 1},
-		DETH: rocev2.DETH{QKey: verbs.HighQKey, SrcQPN: 1}, Payload: m.AppendTo(nil)})
+		DETH: rocev2.DETH{QKey: gsiQKey, SrcQPN: 1}, Payload: m.AppendTo(nil)})
 }
 
 // made is a secured connection, and the numbers that its messages have.
@@ -78,7 +80,10 @@ func TestForgedIntoSecured(t *testing.T) {
 			n.forgeMAD(&mad.REQ{LocalID: mad.CommID(77 + i), LocalGUID: mad.GUID(n.client.dev.Query().NodeGUID), LocalQPN: number, PKey: rocev2.DefaultPKey,
 				ServiceID: cm.TCP.Service(m.server.LocalAddr().(*cm.Addr).Port()), PathMTU: 3, Primary: mad.Path{LocalGID: n.client.dev.Addr(), RemoteGID: n.server.dev.Addr(), AckTimeout: 14}})
 		}
-		time.Sleep(time.Second)
+		time.Sleep(3 * time.Minute) // more than a DREQ takes that goes again
+		if st := cm.ReadStats(n.server.dev); st.WrongAddress != 4 || st.Unexpected != 2 || st.Duplicates != 2 || st.Refused != 2 {
+			t.Errorf("messages in clear: %+v", st)
+		}
 		if err := errors.Join(m.client.Err(), m.server.Err()); err != nil {
 			t.Fatalf("the connection has ended: %v", err)
 		}
