@@ -132,7 +132,11 @@ func (c *control) onCompletions(open bool) {
 		c.fail(ErrClosed)
 	}
 	c.bell.Ring()
-	c.m.knock(c)
+	c.ring()
+	if c.m.mu.TryLock() {
+		c.m.receive()
+		c.m.unlock()
+	}
 }
 
 // completed takes a completion. c.mu is held.

@@ -20,8 +20,10 @@ const (
 )
 
 // controls are the control connections of a manager that carry MADs. The lock
-// of the manager guards them.
+// of the manager guards them. Methods are called with it, where they do not say
+// otherwise.
 type controls struct {
+	m       *manager
 	of      map[uint32]*control
 	last    uint32
 	parting []*control // their connection has ended
@@ -30,14 +32,14 @@ type controls struct {
 	rung []*control // something has completed
 }
 
-// carry has c, which is secured, carry MADs from now on.
-func (m *manager) carry(c *control) error {
-	m.lock()
-	defer m.unlock()
-	if m.closed {
-		return m.errOver()
+// enter has c, which is secured, carry MADs from now on. The manager is not
+// locked.
+func (k *controls) enter(c *control) error {
+	k.m.lock()
+	defer k.m.unlock()
+	if k.m.closed {
+		return k.m.errOver()
 	}
-	k := &m.controls
 	if k.of == nil {
 		k.of = map[uint32]*control{}
 	}
@@ -51,11 +53,11 @@ func (m *manager) carry(c *control) error {
 		c.awaitRequest()
 	}
 	c.ring() // what has come meanwhile
-	m.arrived.Add(1)
 	return nil
 }
 
-// ring has the manager look at c.
+// ring has the manager look at c, when its lock is given up. The lock may be
+// held.
 func (c *control) ring() {
 	c.mu.Lock()
 	rung := c.rung
@@ -68,21 +70,11 @@ func (c *control) ring() {
 	k.mu.Lock()
 	k.rung = append(k.rung, c)
 	k.mu.Unlock()
+	c.m.arrived.Add(1)
 }
 
-// knock has the manager look at c, on this goroutine if it is free.
-func (m *manager) knock(c *control) {
-	c.ring()
-	m.arrived.Add(1)
-	if m.mu.TryLock() {
-		m.receive()
-		m.unlock()
-	}
-}
-
-// receiveControls takes what has come over control connections, locked.
-func (m *manager) receiveControls() {
-	k := &m.controls
+// receive takes what has come over control connections.
+func (k *controls) receive() {
 	k.mu.Lock()
 	rung := k.rung
 	k.rung = nil
@@ -124,10 +116,10 @@ func (c *control) look() {
 	}
 }
 
-// sendOver sends a MAD over a control connection, locked. What finds no room is
-// lost, as in the network: the agent sends it again.
-func (m *manager) sendOver(number uint32, b []byte) {
-	c := m.controls.of[number]
+// send sends a MAD over a control connection. What finds no room is lost, as in
+// the network: the agent sends it again.
+func (k *controls) send(number uint32, b []byte) {
+	c := k.of[number]
 	if c == nil || c.leaving {
 		return
 	}
@@ -139,28 +131,26 @@ func (m *manager) sendOver(number uint32, b []byte) {
 	if err := c.post(slot, mad.Len); err != nil {
 		c.fail(err)
 		c.ring()
-		m.arrived.Add(1)
 	}
 }
 
-// controlIdle is told by the agent that a control connection has no connection
-// any more. What there is to be sent over it is sent first.
-func (m *manager) controlIdle(number uint32) {
-	if c := m.controls.of[number]; c != nil {
-		m.controls.parting = append(m.controls.parting, c)
+// idle is told by the agent that a control connection has no connection any
+// more. What there is to be sent over it is sent first.
+func (k *controls) idle(number uint32) {
+	if c := k.of[number]; c != nil {
+		k.parting = append(k.parting, c)
 	}
 }
 
-// part does what follows from that, locked, and reports whether there was
-// anything to do.
-func (m *manager) part() bool {
-	k := &m.controls
+// part does what follows from that, and reports whether there was anything to
+// do.
+func (k *controls) part() bool {
 	some := len(k.parting) > 0
 	for len(k.parting) > 0 {
 		c := k.parting[0]
 		k.parting = k.parting[1:]
 		switch {
-		case c.over || m.agent.Busy(c.path()):
+		case c.over || k.m.agent.Busy(c.path()):
 		case c.from != nil:
 			c.awaitRequest()
 		case !c.held:

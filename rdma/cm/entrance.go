@@ -61,8 +61,10 @@ type entrance struct {
 	closed  bool
 }
 
-// openEntrance makes the entrance of a listener on an address.
-func (m *manager) openEntrance(addr Addr, config *tls.Config, told func(net.Addr, error)) (*entrance, error) {
+// openEntrance opens the entrance of a listener on an address. The manager is
+// not locked.
+func (k *controls) openEntrance(addr Addr, config *tls.Config, told func(net.Addr, error)) (*entrance, error) {
+	m := k.m
 	en := &entrance{config: config, told: told}
 	en.l = &Listener{m: m, addr: addr, cfg: ListenConfig{Space: addr.Space, Type: verbs.RC, TLS: config}}
 	service := en.service()
@@ -169,7 +171,7 @@ func (en *entrance) serve(ctx context.Context, r *Request) {
 		return
 	}
 	if c.state, err = secure.Server(ctx, c.toSecure(ctx), en.config); err == nil {
-		err = r.m.carry(c)
+		err = r.m.controls.enter(c)
 	}
 	if err == nil {
 		return
@@ -246,11 +248,11 @@ func (en *entrance) guard(m *manager, next agent.Greeter) agent.Greeter {
 	}
 }
 
-// unserved returns how a request for a service that has no listener is refused,
-// nil for the usual way. The manager is locked.
-func (m *manager) unserved(service mad.ServiceID) *mad.REJ {
+// refusal returns how a request for a service that has no listener is rejected,
+// nil for the usual way.
+func (k *controls) refusal(service mad.ServiceID) *mad.REJ {
 	of, ok := controlled(service)
-	if !ok || m.listeners[of] == nil {
+	if !ok || k.m.listeners[of] == nil {
 		return nil
 	}
 	return refusal(errNotSecured, ECE(own))

@@ -273,7 +273,7 @@ func (id *ID) Close() error {
 		id.at.m.release(id.id)
 		id.at.m.unlock()
 	}
-	id.letGo()
+	id.terms.letGo()
 	if id.qp != nil {
 		id.qp.Close()
 	}

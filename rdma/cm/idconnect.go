@@ -79,7 +79,7 @@ func (l *idListener) open(backlog int) (err error) {
 	if err := t.checkSealing(l.m.dev); err != nil {
 		return err
 	}
-	if l.entrance, err = l.m.openEntrance(Addr{l.addr, l.id.at.space}, t.tls, nil); err != nil {
+	if l.entrance, err = l.m.controls.openEntrance(Addr{l.addr, l.id.at.space}, t.tls, nil); err != nil {
 		return err
 	}
 	err = l.m.listen(l.service(), backlog, l)
@@ -130,6 +130,7 @@ func (l *idListener) event(e *agent.Event) {
 	}
 	l.m.ids[e.ID] = id
 	event := requestEvent(e, &a.params, a.data)
+	event.TLS = id.terms.control.shown()
 	event.ID, event.Listener = id, l.id
 	id.out.asked = &pending{id: id, event: event}
 	id.out.deliver(id.out.asked)
@@ -151,12 +152,9 @@ func (id *ID) Connect(p *ConnParam) error {
 		most := mostRdAtomic(id.at.m.dev)
 		p = &ConnParam{ResponderResources: most, InitiatorDepth: most, RetryCount: 7, RNRRetryCount: 7}
 	}
-	var err error
-	if err = id.terms.checkSecured(id.at.m.dev, id.qp); err != nil {
-	} else if id.terms.typ == verbs.UD {
-		id.id, err = id.ask(p)
-	} else if err = id.terms.offer(p, id.at.m, id.qp, id.at.local, id.peer); err == nil {
-		err = id.begin()
+	err := id.terms.offer(p, id.at.m, id.qp, id.at.local, id.peer)
+	if err == nil {
+		err = id.request()
 	}
 	if err != nil {
 		return fmt.Errorf("cm: connect to %v: %w", id.peer, err)
@@ -165,25 +163,21 @@ func (id *ID) Connect(p *ConnParam) error {
 	return nil
 }
 
-// ask sends a SIDR_REQ.
-func (id *ID) ask(p *ConnParam) (agent.ID, error) {
-	if err := tooLong("SIDR_REQ of RDMA-CM", len(p.PrivateData), MaxResolvePrivate); err != nil {
-		return 0, err
-	}
-	ip, m := ipHeader(id.at.local, id.peer), id.at.m
-	m.lock()
-	defer m.unlock()
-	return m.ask(id, &agent.SIDRRequest{Path: id.terms.path(id.at.local, id.peer), ServiceID: id.at.space.Service(id.peer.Port()),
-		Patience: id.patience, Private: append(ip.AppendTo(nil), p.PrivateData...)})
-}
-
-// request sends the REQ of the terms.
-func (id *ID) request() error {
-	r := agent.ConnectRequest{Path: id.terms.path(id.at.local, id.peer), REQ: id.terms.req, Patience: id.patience}
-	r.Path.Control = id.terms.control.name()
-	cid, err := id.at.m.connect(id, &r)
-	if err == nil {
-		id.id = cid
+// request sends the REQ, or the SIDR_REQ, of the terms. If the connection is to
+// be secured it makes the control connection first.
+func (id *ID) request() (err error) {
+	t, m := &id.terms, id.at.m
+	path := t.path(id.at.local, id.peer)
+	switch {
+	case t.typ == verbs.UD:
+		m.lock()
+		defer m.unlock()
+		id.id, err = m.ask(id, &agent.SIDRRequest{Path: path, ServiceID: t.req.ServiceID, Patience: id.patience, Private: t.req.Private})
+	case t.tls != nil && t.control == nil:
+		id.cancel = t.call(m, Addr{id.at.local, id.at.space}, Addr{id.peer, id.at.space}, id.patience, id.called)
+	default:
+		path.Control = t.control.name()
+		id.id, err = m.connect(id, &agent.ConnectRequest{Path: path, REQ: t.req, Patience: id.patience})
 	}
 	return err
 }

@@ -46,6 +46,11 @@ func (id *ID) make(p *pending) *Event {
 // it calls for.
 func (id *ID) translate(e *agent.Event) *Event {
 	var out Event
+	defer func() {
+		if out.Type == EventEstablished {
+			out.TLS = id.terms.control.shown()
+		}
+	}()
 	switch e.Kind {
 	case agent.EventReply:
 		out = id.replied(e)
@@ -63,11 +68,11 @@ func (id *ID) translate(e *agent.Event) *Event {
 		if id.state == idConnecting && id.terms.lower(rejected) && id.request() == nil {
 			return nil
 		}
-		id.letGo()
+		id.terms.letGo()
 		id.state = idOver
 		out = failure(EventRejected, rejected)
 	case agent.EventUnreachable:
-		id.letGo()
+		id.terms.letGo()
 		id.state = idOver
 		out = failure(EventUnreachable, ErrUnreachable)
 	case agent.EventDisconnectRequested, agent.EventDisconnected:
@@ -90,7 +95,7 @@ func (id *ID) translate(e *agent.Event) *Event {
 func (id *ID) replied(e *agent.Event) Event {
 	id.terms.take(id.peer.Addr(), e.Reply)
 	id.state = idReplied
-	id.letGo()
+	id.terms.letGo()
 	if id.qp == nil {
 		return replyEvent(EventConnectResponse, e.Reply)
 	}

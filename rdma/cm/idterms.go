@@ -28,7 +28,13 @@ type terms struct {
 
 // offer makes the REQ for a queue pair, or for the one that p names.
 func (t *terms) offer(p *ConnParam, m *manager, q *verbs.QP, local, peer netip.AddrPort) error {
+	if t.typ == verbs.UD {
+		return t.ask(p, local, peer)
+	}
 	if err := tooLong("REQ of RDMA-CM", len(p.PrivateData), MaxDialPrivate); err != nil {
+		return err
+	}
+	if err := t.checkSecured(m, q); err != nil {
 		return err
 	}
 	c := &t.cfg
@@ -45,6 +51,13 @@ func (t *terms) offer(p *ConnParam, m *manager, q *verbs.QP, local, peer netip.A
 		return errors.New("there is no queue pair: call CreateQP, or set QPN")
 	}
 	return nil
+}
+
+// ask makes the SIDR_REQ: what a REQ has, too.
+func (t *terms) ask(p *ConnParam, local, peer netip.AddrPort) error {
+	ip := ipHeader(local, peer)
+	t.req = mad.REQ{ServiceID: t.cfg.Space.Service(peer.Port()), Private: append(ip.AppendTo(nil), p.PrivateData...)}
+	return tooLong("SIDR_REQ of RDMA-CM", len(p.PrivateData), MaxResolvePrivate)
 }
 
 // lower has the REQ ask for the path MTU that the peer takes, where it has
@@ -77,7 +90,7 @@ func (t *terms) grant(p *ConnParam, m *manager, q *verbs.QP, peer netip.Addr) (*
 	if q == nil && p.QPN == 0 {
 		return nil, errors.New("there is no queue pair: call CreateQP, or set QPN")
 	}
-	if err := t.checkSecured(m.dev, q); err != nil {
+	if err := t.checkSecured(m, q); err != nil {
 		return nil, err
 	}
 	w, rep := t.acceptance(peer, m.dev, p)

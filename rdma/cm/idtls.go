@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"time"
 
 	"github.com/gosoftroce/rocev2/verbs"
 )
@@ -28,35 +29,22 @@ func WithTLS(config *tls.Config) Option {
 	}
 }
 
-// ConnectionState is Conn.ConnectionState. That of a request tells already.
-func (id *ID) ConnectionState() (tls.ConnectionState, bool) {
-	id.mu.Lock()
-	defer id.mu.Unlock()
-	return id.terms.control.shown()
-}
-
-// begin asks for the connection, over a control connection if it is to be
-// secured. id is locked.
-func (id *ID) begin() error {
-	if id.terms.tls == nil {
-		return id.request()
-	}
-	cfg := id.terms.cfg
-	cfg.TLS = id.terms.tls
-	m := id.at.m
-	call := &calling{m: m, local: Addr{id.at.local, id.at.space}, remote: Addr{id.peer, id.at.space}, cfg: &cfg, patience: id.patience}
+// call makes a control connection, and has a function called with what comes of
+// it.
+func (t *terms) call(m *manager, local, remote Addr, patience time.Duration, called func(*control, error)) (cancel func()) {
+	cfg := t.cfg
+	cfg.TLS = t.tls
+	call := &calling{m: m, local: local, remote: remote, cfg: &cfg, patience: patience}
 	ctx, cancel := context.WithCancel(context.Background())
-	id.cancel = cancel
 	m.tasks.Go(func() {
 		defer cancel()
-		c, err := call.control(ctx)
-		id.secured(c, err)
+		called(call.control(ctx))
 	})
-	return nil
+	return cancel
 }
 
-// secured goes on when there is a control connection, or none.
-func (id *ID) secured(c *control, err error) {
+// called goes on when there is a control connection, or none.
+func (id *ID) called(c *control, err error) {
 	id.mu.Lock()
 	defer id.mu.Unlock()
 	id.cancel = nil
@@ -73,7 +61,7 @@ func (id *ID) secured(c *control, err error) {
 	if err == nil {
 		return
 	}
-	id.letGo()
+	id.terms.letGo()
 	id.state = idOver
 	e := failure(EventConnectError, err)
 	if rejected := (*RejectedError)(nil); errors.As(err, &rejected) {
@@ -85,10 +73,10 @@ func (id *ID) secured(c *control, err error) {
 	id.tell(e)
 }
 
-// letGo says that the ID needs its control connection no more to ask for a
-// connection. id is locked.
-func (id *ID) letGo() {
-	if c := id.terms.control; c != nil && c.from == nil {
+// letGo says that the control connection is needed no more to ask for a
+// connection.
+func (t *terms) letGo() {
+	if c := t.control; c != nil && c.from == nil {
 		c.letGo()
 	}
 }
@@ -106,12 +94,12 @@ func (t *terms) checkSealing(dev *verbs.Device) error {
 
 // checkSecured is checkSealing for a connection of a queue pair, if it is one
 // that is secured.
-func (t *terms) checkSecured(dev *verbs.Device, q *verbs.QP) error {
+func (t *terms) checkSecured(m *manager, q *verbs.QP) error {
 	switch {
 	case t.tls == nil && t.control == nil:
 		return nil
 	case q == nil:
 		return errors.New("a secured connection needs a queue pair of the ID: call CreateQP")
 	}
-	return t.checkSealing(dev)
+	return t.checkSealing(m.dev)
 }

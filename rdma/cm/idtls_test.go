@@ -38,6 +38,14 @@ func (n *securedNet) connectID(ch *cm.EventChannel, to netip.AddrPort, config *t
 	return id
 }
 
+// wantPeer checks which peer was authenticated.
+func wantPeer(t testing.TB, e *cm.Event, name string) {
+	t.Helper()
+	if e.TLS == nil || e.TLS.PeerCertificates[0].Subject.CommonName != name {
+		t.Errorf("%v: it has the state %+v", e, e.TLS)
+	}
+}
+
 func TestSecuredID(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -48,9 +56,7 @@ func TestSecuredID(t *testing.T) {
 		e := n.server.want(sch, cm.EventConnectRequest)
 		wantBytes(t, "the request", e.Conn.PrivateData, zeros(secretOfDial, 56))
 		sid := e.ID
-		if state, ok := sid.ConnectionState(); !ok || state.PeerCertificates[0].Subject.CommonName != "client" {
-			t.Errorf("the state of the request: %v", ok)
-		}
+		wantPeer(t, e, "client")
 		if err := sid.Accept(&cm.ConnParam{QPN: 77}); err == nil || !strings.Contains(err.Error(), "CreateQP") {
 			t.Errorf("accept without a queue pair of the ID: %v", err)
 		}
@@ -61,10 +67,8 @@ func TestSecuredID(t *testing.T) {
 		must(t, sid.Accept(&cm.ConnParam{PrivateData: []byte(secretOfAccept), RNRRetryCount: 7}))
 		answer := n.client.want(cch, cm.EventEstablished)
 		wantBytes(t, "the answer", answer.Conn.PrivateData, zeros(secretOfAccept, 196))
-		n.server.want(sch, cm.EventEstablished)
-		if state, ok := cid.ConnectionState(); !ok || state.PeerCertificates[0].Subject.CommonName != "server" {
-			t.Errorf("the state: %v", ok)
-		}
+		wantPeer(t, answer, "server")
+		wantPeer(t, n.server.want(sch, cm.EventEstablished), "client")
 		wantSealed(t, cid.QP())
 		wantSealed(t, sq)
 		n.client.send(cid.QP(), secretText)

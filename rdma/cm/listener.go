@@ -132,7 +132,7 @@ func (l *Listener) open() (err error) {
 	if l.m.dev.SealedMTU(netip.Addr{}) == 0 {
 		return fmt.Errorf("cm: listen on %v with a TLS configuration: %w", &l.addr, verbs.ErrNotSealing)
 	}
-	if l.entrance, err = l.m.openEntrance(l.addr, l.cfg.TLS, l.cfg.OnNotSecured); err != nil {
+	if l.entrance, err = l.m.controls.openEntrance(l.addr, l.cfg.TLS, l.cfg.OnNotSecured); err != nil {
 		return err
 	}
 	if err = l.m.listen(l.service(), l.cfg.Backlog, l); err == nil {

@@ -89,8 +89,9 @@ func managerOf(dev *verbs.Device) (*manager, error) {
 	}
 	m := &manager{dev: dev, slots: uint16(lease.Slots), tasks: adapter.Tasks(), base: adapter.Tasks().Now(),
 		ports: newPorts(adapter.Random, others, part{lease.Slot, lease.Slots}), ids: map[agent.ID]sink{}, listeners: map[mad.ServiceID]sink{}, probes: map[netip.Addr]*portProbe{}}
+	m.controls.m = m
 	m.agent = agent.New(agent.Config{GUID: mad.GUID(dev.Query().NodeGUID), Random: adapter.Random, Identity: mad.ECE(own),
-		Shared: shared, Slot: uint8(lease.Slot), Hold: adapter.HoldQPN, Release: adapter.ReleaseQPN, Heard: adapter.Heard, Idle: m.controlIdle, Refusal: m.unserved})
+		Shared: shared, Slot: uint8(lease.Slot), Hold: adapter.HoldQPN, Release: adapter.ReleaseQPN, Heard: adapter.Heard, Idle: m.controls.idle, Refusal: m.controls.refusal})
 	m.timer = m.tasks.NewTimer(m.onTimer)
 	m.lock() // until it is complete
 	defer m.unlock()
@@ -194,7 +195,7 @@ func (m *manager) receive() {
 		m.agent.Receive(now, agent.Path{Local: from.Dst, Remote: from.Src,
 			TrafficClass: from.TrafficClass, FlowLabel: from.FlowLabel}, b)
 	})
-	m.receiveControls()
+	m.controls.receive()
 	switch {
 	case m.gsi.lost:
 		if !m.closed {
@@ -211,7 +212,7 @@ func (m *manager) settle() {
 		return
 	}
 	m.hand()
-	for m.part() { // which has more to tell, and to send
+	for m.controls.part() { // which has more to tell, and to send
 		m.hand()
 	}
 	m.gsi.flush()
@@ -230,7 +231,7 @@ func (m *manager) hand() {
 			break
 		}
 		if p.Control != 0 {
-			m.sendOver(p.Control, b)
+			m.controls.send(p.Control, b)
 			continue
 		}
 		m.gsi.push(verbs.AddressVector{DGID: p.Remote, TrafficClass: p.TrafficClass, HopLimit: p.HopLimit, FlowLabel: p.FlowLabel})

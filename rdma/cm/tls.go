@@ -84,7 +84,7 @@ func (d *calling) control(ctx context.Context) (*control, error) {
 	c.state, err = secure.Client(timed, c.toSecure(timed), d.cfg.TLS, c.peer.String())
 	if err == nil {
 		c.held = true
-		err = d.m.carry(c)
+		err = d.m.controls.enter(c)
 	}
 	if err != nil {
 		c.giveUp(ctx)
@@ -163,14 +163,23 @@ func (r *Request) seal(q *verbs.QP) *seal {
 // ConnectionState returns what the handshake of a secured connection has shown,
 // such as the certificates of the peer. It reports false for a connection that
 // is not secured.
-func (c *Conn) ConnectionState() (tls.ConnectionState, bool) { return c.control.shown() }
+func (c *Conn) ConnectionState() (tls.ConnectionState, bool) { return stateOf(c.control) }
 
 // ConnectionState is Conn.ConnectionState of the connection that is asked for.
-func (r *Request) ConnectionState() (tls.ConnectionState, bool) { return r.control.shown() }
+func (r *Request) ConnectionState() (tls.ConnectionState, bool) { return stateOf(r.control) }
 
-func (c *control) shown() (tls.ConnectionState, bool) {
+func stateOf(c *control) (state tls.ConnectionState, ok bool) {
 	if c == nil {
-		return tls.ConnectionState{}, false
+		return state, false
 	}
 	return c.state, true
+}
+
+// shown returns a copy of what the handshake of c has shown, nil without c.
+func (c *control) shown() *tls.ConnectionState {
+	state, ok := stateOf(c)
+	if !ok {
+		return nil
+	}
+	return &state
 }

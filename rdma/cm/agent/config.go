@@ -66,8 +66,8 @@ type Config struct {
 	// Idle is told of a control connection when it has no connection any
 	// more (see Path.Control). It may be nil, where there is none.
 	Idle func(control uint32)
-	// Refusal returns the REJ for a request whose service has no listener;
-	// nil stands for the usual one, and may be it itself.
+	// Refusal returns how a request is rejected whose service has no
+	// listener; nil is the usual way. It may be nil itself.
 	Refusal func(mad.ServiceID) *mad.REJ
 	// Backlog is how many requests wait for the program at a listener that
 	// does not say: 1024.

@@ -31,12 +31,9 @@ func (a *Agent) Cut(path Path) {
 	a.life.finish(c, e)
 }
 
-// Busy reports whether a control connection has its connection.
-func (a *Agent) Busy(path Path) bool { return a.table.busy(&path) }
-
-// busy reports whether a path is a control connection that has its connection:
-// it is for one at a time.
-func (t *table) busy(p *Path) bool { return p.Control != 0 && t.peers[addressesOf(p)] != nil }
+// Busy reports whether a control connection has its connection: it is for one
+// at a time.
+func (a *Agent) Busy(path Path) bool { return a.table.peers[addressesOf(&path)] != nil }
 
 // idle is told of a peer that has no connection any more.
 func (t *table) idle(p *peer) {

@@ -84,7 +84,7 @@
 // secured: its control connection. The program moves them, whole and in order,
 // and numbers those that it has (Path.Control). A message that comes another
 // way is for no connection of a control connection, whatever IDs it has. So
-// nobody but the peer ends them, or sees their private data.
+// only the peer can end them, or see their private data.
 //
 // The control connection itself is made by MADs that anyone may forge. When it
 // is secured, Detach has no message end it.

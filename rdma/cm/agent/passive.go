@@ -23,23 +23,17 @@ func (a *Agent) receiveREQ(now clock.Time, path *Path, b []byte) {
 			a.duplicateREQ(now, c)
 			return
 		}
-		if old := a.table.byQPN[key{m.LocalGUID, p.number, uint32(m.LocalQPN)}]; old != nil {
-			if a.life.stale(now, old) {
-				a.out.refuse(path, m.TransactionID, 0, m.LocalID, mad.StageREQ, mad.ReasonStale, nil)
-				return
-			}
+		if reason := a.life.obstacle(now, p, &m); reason != 0 {
+			a.out.refuse(path, m.TransactionID, 0, m.LocalID, mad.StageREQ, reason, nil)
+			return
 		}
-	}
-	if a.table.busy(path) {
-		a.out.refuse(path, m.TransactionID, 0, m.LocalID, mad.StageREQ, mad.ReasonNoResources, nil)
-		return
 	}
 	l := a.listeners[m.ServiceID]
 	if l == nil && a.expected.hold(now, path, m.ServiceID, m.LocalID, false, b) {
 		return
 	}
 	if l == nil {
-		a.refuseService(path, &m)
+		a.out.refuseService(path, &m, a.cfg.Refusal)
 		return
 	}
 	if reason, ari := check(path, &m); reason != 0 {
@@ -68,19 +62,6 @@ func (a *Agent) receiveREQ(now clock.Time, path *Path, b []byte) {
 	req := m // what is refused is not copied
 	req.Private = cloned(m.Private)
 	a.life.tell(c, Event{Kind: EventRequest, Request: &req})
-}
-
-// refuseService rejects a request for a service that has no listener.
-func (a *Agent) refuseService(path *Path, m *mad.REQ) {
-	rej := &mad.REJ{Reason: mad.ReasonInvalidServiceID}
-	if a.cfg.Refusal != nil {
-		if other := a.cfg.Refusal(m.ServiceID); other != nil {
-			rej = other
-		}
-	}
-	rej.TransactionID, rej.RemoteID, rej.Message = m.TransactionID, m.LocalID, mad.StageREQ
-	a.stats.Refused++
-	a.out.answer(path, rej)
 }
 
 // check returns why a request cannot be met, and what the REJ says of it; or 0.
