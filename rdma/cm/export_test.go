@@ -53,8 +53,14 @@ func Acquaintances(dev *verbs.Device) int {
 	return len(m.peers.of)
 }
 
-// Held returns how many numbers of queue pairs are held on a device.
-func Held(dev *verbs.Device) int { return verbs.HCA(dev).Held() }
+// Held returns how many numbers of queue pairs are held on a device; 0 after
+// its close.
+func Held(dev *verbs.Device) int {
+	if existingManager(dev) == nil {
+		return 0
+	}
+	return verbs.HCA(dev).Held()
+}
 
 // Controls returns how many control connections a device has that carry
 // messages.

@@ -2,7 +2,6 @@ package cm_test
 
 import (
 	"bytes"
-	"context"
 	"crypto/tls"
 	"fmt"
 	"net"
@@ -26,31 +25,40 @@ import (
 type securedNet struct {
 	client, server *host
 	cables         [2]*testcable.Cable // of the client, and of the server
-	authority      *testcert.Authority
 	dial, listen   *tls.Config
 }
 
-func newSecuredNet(t testing.TB, cfg fabric.Config) *securedNet {
+func newSecuredNet(t testing.TB, cfg fabric.Config, wraps ...func(side int, l transport.Link) transport.Link) *securedNet {
 	t.Helper()
 	sw := fabric.NewSwitch(cfg)
-	n := &securedNet{authority: testcert.New(t)}
+	n := &securedNet{}
 	var hosts [2]*host
 	for i, addr := range []string{"192.0.2.1", "192.0.2.2"} {
 		port, err := sw.Attach(netip.MustParseAddr(addr))
 		must(t, err)
-		n.cables[i] = testcable.New(port)
+		var link transport.Link = port
+		for _, wrap := range wraps {
+			link = wrap(i, link)
+		}
+		n.cables[i] = testcable.New(link)
 		dev, err := verbs.OpenLink(n.cables[i], verbs.Config{Sealing: true})
 		must(t, err)
 		hosts[i] = newHostOn(t, dev)
 		hosts[i].port = port
 	}
 	n.client, n.server = hosts[0], hosts[1]
-	n.listen = &tls.Config{Certificates: []tls.Certificate{n.authority.Issue(t, "server", "192.0.2.2")}, ClientCAs: n.authority.Pool, ClientAuth: tls.RequireAndVerifyClientCert}
-	n.dial = &tls.Config{Certificates: []tls.Certificate{n.authority.Issue(t, "client", "")}, RootCAs: n.authority.Pool}
+	n.configure(t, testcert.New(t), "192.0.2.2")
 	return n
 }
 
-// sealed reports whether a queue pair takes sealed packets alone.
+// configure makes certificates for both sides.
+func (n *securedNet) configure(t testing.TB, a *testcert.Authority, server string) {
+	t.Helper()
+	n.listen = &tls.Config{Certificates: []tls.Certificate{a.Issue(t, "server", server)}, ClientCAs: a.Pool, ClientAuth: tls.RequireAndVerifyClientCert}
+	n.dial = &tls.Config{Certificates: []tls.Certificate{a.Issue(t, "client", "")}, RootCAs: a.Pool}
+}
+
+// wantSealed checks that a queue pair takes sealed packets alone.
 func wantSealed(t testing.TB, q *verbs.QP) {
 	t.Helper()
 	s, err := q.Sealing()
@@ -138,26 +146,6 @@ func TestSecured(t *testing.T) {
 	})
 }
 
-// serveAll accepts each request and returns each message to its sender, until
-// the test ends.
-func (n *securedNet) serveAll(l *cm.Listener) {
-	go func() {
-		for {
-			r, err := l.Accept(context.Background())
-			if err != nil {
-				return
-			}
-			q := n.server.qp(verbs.RC)
-			c, err := r.Accept(context.Background(), q, cm.AcceptConfig{PrivateData: r.PrivateData()})
-			if err != nil {
-				q.Close()
-				continue
-			}
-			c.AfterEnd(func() { q.Close() })
-		}
-	}()
-}
-
 func TestSecuredOnABadPath(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(8) {
@@ -213,8 +201,9 @@ func (n *securedNet) wantNothingLeft() {
 		if got := cm.Controls(h.dev); got != 0 {
 			h.t.Errorf("%v: %d control connections after the end", h.dev.Addr(), got)
 		}
-		if st := cm.ReadStats(h.dev); st.Connections != 0 || cm.IDs(h.dev) != 0 || cm.Held(h.dev) != 0 {
-			h.t.Errorf("%v: after the end %d connections, %d IDs, %d numbers held", h.dev.Addr(), st.Connections, cm.IDs(h.dev), cm.Held(h.dev))
+		held := cm.Held(h.dev)
+		if st := cm.ReadStats(h.dev); st.Connections != 0 || cm.IDs(h.dev) != 0 || held != 0 {
+			h.t.Errorf("%v: after the end %d connections, %d IDs, %d numbers held", h.dev.Addr(), st.Connections, cm.IDs(h.dev), held)
 		}
 	}
 }
