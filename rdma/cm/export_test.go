@@ -94,13 +94,18 @@ func CallControl(ctx context.Context, dev *verbs.Device, to netip.AddrPort, conf
 	}
 	call := calling{m: m, local: Addr{netip.AddrPortFrom(dev.Addr(), 1), TCP}, remote: Addr{to, TCP}, cfg: &DialConfig{TLS: config}}
 	c, err := call.control(ctx)
-	return &Peer{c}, err
+	if err != nil {
+		return nil, err
+	}
+	c.ctx = ctx
+	return &Peer{c}, nil
 }
 
-// Send sends a message over it, whatever it is.
-func (p *Peer) Send(b []byte) {
-	slot, _ := p.c.take()
-	_ = p.c.post(slot, copy(p.c.slot(slot), b))
+// Send sends a message over it, whatever it is. It reports false if that has
+// ended.
+func (p *Peer) Send(b []byte) bool {
+	slot, err := p.c.room()
+	return err == nil && p.c.post(slot, copy(p.c.slot(slot), b)) == nil
 }
 
 // Dial asks a listener for a connection over it.

@@ -174,17 +174,19 @@ func TestSilentClients(t *testing.T) {
 	})
 }
 
+// request is a REQ of the client for a port.
+func (n *securedNet) request(id mad.CommID, port uint16) []byte {
+	ip := mad.IPHeader{SourcePort: 9, Source: n.client.dev.Addr(), Destination: n.server.dev.Addr()}
+	m := mad.REQ{LocalID: id, LocalGUID: 5, LocalQPN: verbs.QPN(500 + id), PKey: rocev2.DefaultPKey, ServiceID: cm.TCP.Service(port), PathMTU: 3, MaxRetries: 15,
+		RemoteResponseTimeout: 20, LocalResponseTimeout: 20,
+		Primary: mad.Path{LocalGID: n.client.dev.Addr(), RemoteGID: n.server.dev.Addr(), AckTimeout: 14}, Private: ip.AppendTo(nil)}
+	return m.AppendTo(nil)
+}
+
 // TestHostileControl has a peer that is authenticated, and breaks the rules of
 // the control connection: that ends, and the listener goes on.
 func TestHostileControl(t *testing.T) {
 	t.Parallel()
-	request := func(n *securedNet, id mad.CommID, port uint16) []byte {
-		ip := mad.IPHeader{SourcePort: 9, Source: n.client.dev.Addr(), Destination: n.server.dev.Addr()}
-		m := mad.REQ{LocalID: id, LocalGUID: 5, LocalQPN: verbs.QPN(500 + id), PKey: rocev2.DefaultPKey, ServiceID: cm.TCP.Service(port), PathMTU: 3, MaxRetries: 15,
-			RemoteResponseTimeout: 20, LocalResponseTimeout: 20,
-			Primary: mad.Path{LocalGID: n.client.dev.Addr(), RemoteGID: n.server.dev.Addr(), AckTimeout: 14}, Private: ip.AppendTo(nil)}
-		return m.AppendTo(nil)
-	}
 	for name, c := range map[string]struct {
 		send func(n *securedNet, port uint16) [][]byte
 		ends bool // at once
@@ -194,9 +196,9 @@ func TestHostileControl(t *testing.T) {
 		"no MAD":         {func(*securedNet, uint16) [][]byte { return [][]byte{[]byte("hello")} }, true, 0},
 		"a SIDR_REQ":     {func(*securedNet, uint16) [][]byte { return [][]byte{(&mad.SIDRREQ{RequestID: 1}).AppendTo(nil)} }, true, 0},
 		"the end":        {func(*securedNet, uint16) [][]byte { return [][]byte{{}} }, true, 0},
-		"another port":   {func(n *securedNet, port uint16) [][]byte { return [][]byte{request(n, 1, port+1)} }, false, 0},
-		"two requests":   {func(n *securedNet, port uint16) [][]byte { return [][]byte{request(n, 1, port), request(n, 2, port)} }, false, 1},
-		"and then quiet": {func(n *securedNet, port uint16) [][]byte { return [][]byte{request(n, 1, port)} }, false, 1},
+		"another port":   {func(n *securedNet, port uint16) [][]byte { return [][]byte{n.request(1, port+1)} }, false, 0},
+		"two requests":   {func(n *securedNet, port uint16) [][]byte { return [][]byte{n.request(1, port), n.request(2, port)} }, false, 1},
+		"and then quiet": {func(n *securedNet, port uint16) [][]byte { return [][]byte{n.request(1, port)} }, false, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
