@@ -50,6 +50,8 @@ func (o *Other) Seal(q *verbs.QP, state *tls.ConnectionState) error {
 	if err != nil {
 		return err
 	}
+	defer clear(into.Key)
+	defer clear(from.Key)
 	if err := s.Accept(into); err != nil {
 		return err
 	}
