@@ -20,7 +20,7 @@ import (
 const (
 	controlRecvs   = 8 // receives of a control connection
 	controlSends   = 4
-	controlSlotLen = 1024 // more than a MAD; of the handshake what comes in one message
+	controlSlotLen = 512 // more than a MAD; of the handshake what comes in one message
 )
 
 // control is a control connection: one of RC that the manager has with a peer

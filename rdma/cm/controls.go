@@ -150,7 +150,7 @@ func (k *controls) part() bool {
 		c := k.parting[0]
 		k.parting = k.parting[1:]
 		switch {
-		case c.over || k.m.agent.Busy(c.path()):
+		case c.over || c.leaving || k.m.agent.Busy(c.path()):
 		case c.from != nil:
 			c.awaitRequest()
 		case !c.held:

@@ -49,7 +49,7 @@ func (l *Listener) Greet(g Greeter) {
 	if g != nil {
 		answer = (&greeting{l: l, greet: g}).answer
 	}
-	if l.entrance != nil {
+	if answer != nil || l.entrance != nil {
 		answer = l.entrance.guard(l.m, answer)
 	}
 	l.m.agent.Greet(l.service(), answer)

@@ -269,6 +269,36 @@ func TestSecuredTerms(t *testing.T) {
 	})
 }
 
+// TestSecuredBySelf has a host dial itself, over IPv6.
+func TestSecuredBySelf(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		port, err := fabric.NewSwitch(fabric.Config{}).Attach(netip.MustParseAddr("2001:db8::1"))
+		must(t, err)
+		dev, err := verbs.OpenLink(port, verbs.Config{Sealing: true, Loopback: true})
+		must(t, err)
+		h := newHostOn(t, dev)
+		n := &securedNet{client: h, server: h}
+		n.configure(t, testcert.New(t), "2001:db8::1")
+		l, addr := h.listen(cm.ListenConfig{TLS: n.listen})
+		for range 3 {
+			got := h.serve(l, cm.AcceptConfig{})
+			c, err := cm.Dial(h.context(), h.qp(verbs.RC), addr, cm.DialConfig{TLS: n.dial})
+			must(t, err)
+			s := <-got
+			must(t, s.err)
+			wantSealed(t, c.QP())
+			n.echoOnce(c, s.conn)
+			must(t, c.Disconnect(h.context()))
+			<-s.conn.Done()
+			h.forget(c.QP())
+			h.forget(s.conn.QP())
+		}
+		time.Sleep(time.Minute)
+		n.wantNothingLeft()
+	})
+}
+
 // TestSecuredXRC has an initiator dial and a target accept.
 func TestSecuredXRC(t *testing.T) {
 	t.Parallel()
