@@ -20,9 +20,12 @@
 // their configurations demand, where both have one of TLS (crypto/tls), on
 // devices with verbs.Config.Sealing:
 //
-//	l, err := cm.Listen(dev, addr, cm.ListenConfig{TLS: &tls.Config{Certificates: …, ClientCAs: …, ClientAuth: tls.RequireAndVerifyClientCert}})
+//	mine := &tls.Config{Certificates: …, ClientCAs: …,
+//		ClientAuth: tls.RequireAndVerifyClientCert}
+//	l, err := cm.Listen(dev, addr, cm.ListenConfig{TLS: mine})
 //
-//	conn, err := cm.Dial(ctx, qp, addr, cm.DialConfig{TLS: &tls.Config{RootCAs: …, Certificates: …}})
+//	mine := &tls.Config{RootCAs: …, Certificates: …}
+//	conn, err := cm.Dial(ctx, qp, addr, cm.DialConfig{TLS: mine})
 //	state, ok := conn.ConnectionState()
 //
 // WithTLS is that of an ID. Nothing falls back: a listener with TLS refuses a
