@@ -1,6 +1,7 @@
 package verbs_test
 
 import (
+	"bytes"
 	"errors"
 	"strings"
 	"testing"
@@ -31,8 +32,10 @@ func TestRequire(t *testing.T) {
 		for i, s := range all {
 			check(t, s.QP.ReadyToReceive(all[1-i].QP.Endpoint()))
 		}
-		const v = verbs.SealGCM128
-		seal(t, a.QP, b.QP, 3, v)
+		sa, sb := sealing(t, a.QP), sealing(t, b.QP)
+		intoA := verbs.Association{SPI: sa.SPI(3), Version: verbs.SealGCM128, Key: bytes.Repeat([]byte{1}, 16)}
+		intoB := verbs.Association{SPI: sb.SPI(3), Version: verbs.SealGCM128, Key: bytes.Repeat([]byte{2}, 16)}
+		check(t, errors.Join(sa.Accept(intoA), sb.Accept(intoB), sa.Seal(intoB), sb.Seal(intoA)))
 		for _, s := range all {
 			check(t, s.QP.ReadyToSend())
 			if got := sealing(t, s.QP).State(); got != verbs.SecuritySealed {
