@@ -177,10 +177,7 @@ func (en *entrance) serve(ctx context.Context, r *Request) {
 		return
 	}
 	c.giveUp(ctx)
-	r.m.lock()
-	closed := en.closed
-	r.m.unlock()
-	if en.told != nil && !closed { // else this side has given it up
+	if en.told != nil && ctx.Err() != context.Canceled { // else this side has given it up
 		en.told(c.conn.RemoteAddr(), err)
 	}
 }

@@ -98,7 +98,7 @@ func (d *calling) connect(ctx context.Context, c *control) error {
 	of := &dialing{qp: c.qp, peer: d.remote.AddrPort, hello: true, patience: d.patience, cfg: &DialConfig{
 		Space: d.remote.Space, PrivateData: controlHello, Access: secure.Access,
 		ResponderResources: verbs.Set(0), InitiatorDepth: verbs.Set(0),
-		TrafficClass: d.cfg.TrafficClass, SourcePort: d.cfg.SourcePort, Retries: d.cfg.Retries,
+		TrafficClass: d.cfg.TrafficClass, SourcePort: d.cfg.SourcePort, Retries: d.cfg.Retries, AckTimeout: d.cfg.AckTimeout,
 	}}
 	of.c = &Conn{m: d.m, qp: c.qp, local: d.local, remote: d.remote}
 	if err := of.run(ctx); err != nil {
