@@ -146,42 +146,58 @@ func TestSecured(t *testing.T) {
 	})
 }
 
+// TestSecuredOnABadPath makes, uses and ends connections on paths that lose,
+// reorder, double and damage packets, also where an answer takes longer than it
+// takes until messages go again.
 func TestSecuredOnABadPath(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(8) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				n := newSecuredNet(t, fabric.Config{Seed: seed, Port: fabric.PortConfig{Loss: 0.05, Reorder: 0.05, Duplicate: 0.05, Corrupt: 0.01, Delay: 30 * time.Microsecond}})
-				l, addr := n.server.listen(cm.ListenConfig{TLS: n.listen})
-				for i := range 6 {
-					got := n.server.serve(l, cm.AcceptConfig{PrivateData: []byte(secretOfAccept)})
-					c, err := cm.Dial(n.client.context(), n.client.qp(verbs.RC), addr, cm.DialConfig{TLS: n.dial, PrivateData: []byte(secretOfDial)})
-					must(t, err)
-					s := <-got
-					must(t, s.err)
-					wantBytes(t, "private data of the request", s.req.PrivateData(), zeros(secretOfDial, 56))
-					wantBytes(t, "of the answer", c.PrivateData(), zeros(secretOfAccept, 196))
-					for range 5 {
-						n.echoOnce(c, s.conn)
-					}
-					if i%2 == 0 {
-						must(t, c.Disconnect(n.client.context()))
-					} else {
-						must(t, s.conn.Disconnect(n.server.context()))
-					}
-					<-c.Done()
-					<-s.conn.Done()
-					n.client.forget(c.QP())
-					n.server.forget(s.conn.QP())
-				}
-				time.Sleep(time.Minute)
-				n.wantNothingLeft()
-				for _, cable := range n.cables {
-					inClear(t, cable.Take())
-				}
+	for name, path := range map[string]struct {
+		delay      time.Duration
+		ackTimeout uint8
+	}{"near": {30 * time.Microsecond, 0}, "far": {200 * time.Millisecond, 18}} {
+		for seed := range uint64(8) {
+			t.Run(fmt.Sprint(name, seed), func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					n := newSecuredNet(t, fabric.Config{Seed: seed, Port: fabric.PortConfig{Loss: 0.05, Reorder: 0.05, Duplicate: 0.05, Corrupt: 0.01, Delay: path.delay}})
+					n.comeAndGo(cm.DialConfig{TLS: n.dial, AckTimeout: path.ackTimeout, PrivateData: []byte(secretOfDial)})
+				})
 			})
-		})
+		}
+	}
+}
+
+// comeAndGo makes connections, one after the other, and ends them on either
+// side.
+func (n *securedNet) comeAndGo(d cm.DialConfig) {
+	t := n.client.t
+	t.Helper()
+	l, addr := n.server.listen(cm.ListenConfig{TLS: n.listen})
+	for i := range 6 {
+		got := n.server.serve(l, cm.AcceptConfig{PrivateData: []byte(secretOfAccept)})
+		c, err := cm.Dial(n.client.context(), n.client.qp(verbs.RC), addr, d)
+		must(t, err)
+		s := <-got
+		must(t, s.err)
+		wantBytes(t, "private data of the request", s.req.PrivateData(), zeros(secretOfDial, 56))
+		wantBytes(t, "of the answer", c.PrivateData(), zeros(secretOfAccept, 196))
+		for range 5 {
+			n.echoOnce(c, s.conn)
+		}
+		if i%2 == 0 {
+			must(t, c.Disconnect(n.client.context()))
+		} else {
+			must(t, s.conn.Disconnect(n.server.context()))
+		}
+		<-c.Done()
+		<-s.conn.Done()
+		n.client.forget(c.QP())
+		n.server.forget(s.conn.QP())
+	}
+	time.Sleep(time.Minute)
+	n.wantNothingLeft()
+	for _, cable := range n.cables {
+		inClear(t, cable.Take())
 	}
 }
 
