@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/gosoftroce/rocev2/hca/engine"
+	"github.com/gosoftroce/rocev2/ib"
 )
 
 // Accept has q, which is connected, take sealed packets, and none in clear
@@ -59,4 +60,23 @@ func (q *QP) secure(f func(*shard) error) error {
 		return fmt.Errorf("hca: queue pair %v of type %v has no peer: only one of a reliable service that is connected has security associations", q.QPN(), core.Type())
 	}
 	return f(s)
+}
+
+// RequireSealed has q, which is not connected yet, take sealed packets alone
+// from its first. That ends when it goes to RESET.
+func (q *QP) RequireSealed() error {
+	s := q.shard
+	s.lock()
+	defer s.unlock()
+	core := q.core.Core()
+	switch state := core.Attr().State; {
+	case q.closed:
+		return ErrClosed
+	case !core.Reliable():
+		return fmt.Errorf("hca: packets of queue pair %v of type %v cannot be sealed: only those of a reliable service can", q.QPN(), core.Type())
+	case state != ib.StateReset && state != ib.StateInit:
+		return fmt.Errorf("hca: queue pair %v is in %v, and may have taken packets in clear: it must be in RESET or INIT", q.QPN(), state)
+	}
+	q.core.RequireSealed()
+	return nil
 }

@@ -70,3 +70,7 @@ func (q *QP) takes(spi uint32) bool {
 	}
 	return q.security != SecurityClear && rocev2.QPN(spi)&rocev2.QPNMask == q.qpn
 }
+
+// RequireSealed has q, which is not connected yet, take sealed packets alone
+// from its first.
+func (q *QP) RequireSealed() { q.security = SecuritySealed }

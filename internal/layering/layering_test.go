@@ -98,7 +98,7 @@ var layers = map[string][]string{
 	// Faces beside verbs may import hca, too: verbs.HCA has the adapter
 	// below a device.
 
-	"rdma/cm":     {"internal/list", "rocev2/clock", "hca/task", "rocev2/mad", "rdma/cm/agent", "verbs", "internal/devices"},
+	"rdma/cm":     {"rdma/secure", "internal/list", "rocev2/clock", "hca/task", "rocev2/mad", "rdma/cm/agent", "verbs", "internal/devices"},
 	"rdma/secure": {"rocev2/psp", "verbs"},
 	"rdma":        {"rdma/secure", "verbs", "rdma/cm", "hca/wake", "internal/devices", "memreg/mapping"},
 

@@ -25,7 +25,8 @@ type Conn struct {
 	data          private
 	ece           ECE
 	params        Params
-	ownPort       bool // local.Port is to be given back
+	ownPort       bool     // local.Port is to be given back
+	control       *control // of a secured connection
 
 	// Guarded by the lock of m:
 	waiter *waiter       // of Dial, and of Disconnect

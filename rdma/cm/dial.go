@@ -2,9 +2,11 @@ package cm
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net/netip"
+	"time"
 
 	"github.com/gosoftroce/rocev2/internal/devices"
 	"github.com/gosoftroce/rocev2/rdma/cm/agent"
@@ -34,6 +36,12 @@ type DialConfig struct {
 	TrafficClass uint8  // of both sides, see verbs.ConnectConfig
 	FlowLabel    uint32 // of both sides, 20 bits; 0 means one that the ports give, as Linux has it
 	SourcePort   uint16 // see verbs.ConnectConfig
+
+	// TLS has the connection secured: see the package documentation. Where
+	// the configuration names no server it is the address. The device has
+	// verbs.Config.Sealing. The error wraps ErrNotSecured if the listener
+	// has no configuration of TLS.
+	TLS *tls.Config
 
 	// ECE is what this side says of itself; the zero value stands for what
 	// this software says, so that two of its kind know each other.
@@ -81,6 +89,7 @@ func Dial(ctx context.Context, qp *verbs.QP, addr netip.AddrPort, cfg DialConfig
 		for err != nil && d.yield(err) {
 			err = d.dial(ctx)
 		}
+		d.letGo()
 		return err
 	}
 	var err error
@@ -101,7 +110,7 @@ func Dial(ctx context.Context, qp *verbs.QP, addr netip.AddrPort, cfg DialConfig
 func (d *dialing) yield(err error) bool {
 	cfg := d.cfg
 	var rejected *RejectedError
-	if !errors.As(err, &rejected) {
+	if !errors.As(err, &rejected) || cfg.TLS != nil && d.control == nil {
 		return false
 	}
 	if !cfg.NoECE && rejected.foreign() {
@@ -169,6 +178,11 @@ type dialing struct {
 	peer netip.AddrPort
 	c    *Conn
 	req  mad.REQ
+
+	control *control // of a secured connection
+	hello   bool     // the connection is a control connection itself
+
+	patience time.Duration // of agent.ConnectRequest
 }
 
 // check finds what cannot be, and fills in the defaults.
@@ -210,6 +224,11 @@ func (d *dialing) check(ctx context.Context) error {
 	if err := tooLong("REQ of RDMA-CM", len(c.PrivateData), MaxDialPrivate); err != nil {
 		return err
 	}
+	if c.TLS != nil {
+		if err := d.checkSecured(); err != nil {
+			return err
+		}
+	}
 	return toInit(d.qp)
 }
 
@@ -226,6 +245,10 @@ func checkPeer(dev *verbs.Device, peer netip.Addr) error {
 
 // run exchanges the messages.
 func (d *dialing) run(ctx context.Context) error {
+	if err := d.secure(ctx); err != nil {
+		d.c.giveUp()
+		return err
+	}
 	w := newWaiter()
 	if err := d.request(w); err != nil {
 		d.c.giveUp()
@@ -286,7 +309,10 @@ func (d *dialing) request(w *waiter) error {
 	d.req.LocalQPN, d.req.SRQ = d.qp.QPN(), d.qp.Config().SRQ != nil
 	d.req.ECE = c.m.withSlots(d.req.ECE)
 	if d.req.PathMTU == 0 {
-		d.req.PathMTU = uint8(d.qp.Device().PathMTU(d.peer.Addr()))
+		d.req.PathMTU = uint8(mostMTU(d.qp.Device(), d.peer.Addr(), d.cfg.TLS != nil || d.hello))
+	}
+	if d.hello {
+		d.req.ServiceID = controlService(d.req.ServiceID)
 	}
 	c.m.lock()
 	defer c.m.unlock()
@@ -294,8 +320,8 @@ func (d *dialing) request(w *waiter) error {
 		return c.m.errOver()
 	}
 	id, err := c.m.agent.Connect(c.m.now(), &agent.ConnectRequest{
-		Path: agent.Path{Local: c.local.Addr().WithZone(""), Remote: d.peer.Addr().WithZone(""), TrafficClass: d.cfg.TrafficClass, FlowLabel: d.req.Primary.FlowLabel},
-		REQ:  d.req,
+		Path: agent.Path{Local: c.local.Addr().WithZone(""), Remote: d.peer.Addr().WithZone(""), TrafficClass: d.cfg.TrafficClass, FlowLabel: d.req.Primary.FlowLabel, Control: d.control.name()},
+		REQ:  d.req, Patience: d.patience,
 	})
 	if err != nil {
 		return err
@@ -310,7 +336,8 @@ func (d *dialing) ready(rep *mad.REP) error {
 	c := d.c
 	c.data, c.ece = privateOf(rep.Private), ECE(rep.ECE)
 	w := d.cfg.wiring(d.qp.Type(), d.peer.Addr(), &d.req, rep)
-	c.params = w.params
+	c.params, c.control = w.params, d.control
+	w.seal = d.seal(rep)
 	if err := w.apply(d.qp); err != nil {
 		_ = c.m.reject(c.id, rejection(err), nil, nil) // the peer may have given up
 		c.giveUp()

@@ -1,6 +1,7 @@
 package cm
 
 import (
+	"crypto/tls"
 	"fmt"
 	"net/netip"
 	"syscall"
@@ -85,6 +86,11 @@ type Event struct {
 
 	Conn ConnParam // of EventConnectRequest, EventConnectResponse and EventEstablished, as this side sees it; PrivateData also of EventRejected and EventDisconnected
 	UD   UDParam   // of EventEstablished of datagrams, and of EventMulticastJoin
+
+	// TLS is what the handshake of a secured connection has shown, such as
+	// the certificates of the peer: of EventConnectRequest and
+	// EventEstablished.
+	TLS *tls.ConnectionState
 
 	err error
 }

@@ -26,10 +26,10 @@ type machine struct {
 
 func twoMachines() (client, server *machine) {
 	a, b := fabric.Pair(netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2"))
-	return newMachine(a), newMachine(b)
+	return newMachine(a, verbs.Config{}), newMachine(b, verbs.Config{})
 }
 
-func newMachine(link verbs.Link) *machine {
+func newMachine(link verbs.Link, c verbs.Config) *machine {
 	m := new(machine)
 	var err error
 	check := func() {
@@ -37,7 +37,7 @@ func newMachine(link verbs.Link) *machine {
 			panic(err)
 		}
 	}
-	m.dev, err = verbs.OpenLink(link, verbs.Config{})
+	m.dev, err = verbs.OpenLink(link, c)
 	check()
 	m.pd, err = m.dev.AllocPD()
 	check()

@@ -45,12 +45,14 @@ func (l *Listener) Greet(g Greeter) {
 	if l.closed || l.m.closed {
 		return
 	}
-	if g == nil {
-		l.m.agent.Greet(l.service(), nil)
-		return
+	var answer agent.Greeter
+	if g != nil {
+		answer = (&greeting{l: l, greet: g}).answer
 	}
-	h := &greeting{l: l, greet: g}
-	l.m.agent.Greet(l.service(), h.answer)
+	if answer != nil || l.entrance != nil {
+		answer = l.entrance.guard(l.m, answer)
+	}
+	l.m.agent.Greet(l.service(), answer)
 }
 
 // greeting is what a listener says to requests.
@@ -88,7 +90,7 @@ func (h *greeting) answer(path *agent.Path, req *mad.REQ) (*mad.REP, *mad.REJ) {
 // was told.
 func (a *asked) of(l *Listener, e *agent.Event) (Reason, []byte) {
 	if e.QPN == 0 {
-		return a.fit(l.m, e, l.cfg.Type, l.addr.Addr())
+		return a.fit(e, l.cfg.Type, l.addr.Addr(), l.mostMTU)
 	}
 	reason := a.read(e, l.cfg.Type, l.addr.Addr())
 	a.params.PathMTU = ECE(e.ECE).mtu(a.params.PathMTU)
@@ -104,10 +106,10 @@ const fewHalfOpen = 64
 func (h *greeting) most(peer netip.Addr) verbs.MTU {
 	m := h.l.m
 	if m.agent.Stats().HalfOpen < fewHalfOpen {
-		return m.dev.PathMTU(peer)
+		return h.l.mostMTU(peer)
 	}
 	if now := m.tasks.Since(m.base); h.mtu == 0 || now-h.asked > time.Second {
-		h.mtu, h.asked = m.dev.PathMTU(netip.Addr{}), now
+		h.mtu, h.asked = h.l.mostMTU(netip.Addr{}), now
 	}
 	return h.mtu
 }
@@ -139,7 +141,8 @@ func (r *Request) adopt(qp *verbs.QP, cfg *AcceptConfig) (*Conn, error) {
 		return nil, err
 	}
 	w, _ := acceptance(r.remote.Addr(), r.params, r.ece, r.psn, cfg, mostRdAtomic(r.m.dev))
-	c := &Conn{m: r.m, id: r.id, qp: qp, local: r.l.addr, remote: r.remote, data: r.data, ece: r.ece, params: w.params}
+	c := &Conn{m: r.m, id: r.id, qp: qp, local: r.l.addr, remote: r.remote, data: r.data, ece: r.ece, params: w.params, control: r.control}
+	w.seal = r.seal(qp)
 	err := w.apply(qp)
 	if w.stayReceiver {
 		verbs.HCA(r.m.dev).ReleaseQPN(r.number)

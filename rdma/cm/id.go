@@ -1,6 +1,7 @@
 package cm
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -29,7 +30,8 @@ type ID struct {
 	id        agent.ID
 	qp        *verbs.QP // made by CreateQP
 	patience  time.Duration
-	told      bool // of the peer's disconnect
+	told      bool               // of the peer's disconnect
+	cancel    context.CancelFunc // of the handshake of a secured connection
 }
 
 // idState is how far an ID has come.
@@ -263,11 +265,15 @@ func (id *ID) Close() error {
 	for _, l := range id.listening {
 		l.close()
 	}
+	if id.cancel != nil {
+		id.cancel()
+	}
 	if id.at.m != nil {
 		id.at.m.lock()
 		id.at.m.release(id.id)
 		id.at.m.unlock()
 	}
+	id.terms.letGo()
 	if id.qp != nil {
 		id.qp.Close()
 	}

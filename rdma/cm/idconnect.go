@@ -52,6 +52,8 @@ type idListener struct {
 	typ  verbs.QPType
 	addr netip.AddrPort
 	held held
+
+	entrance *entrance // of secured connections
 }
 
 // listenFor listens for an ID on a device.
@@ -61,11 +63,35 @@ func (h held) listenFor(id *ID, backlog int) error {
 		return err
 	}
 	l := &idListener{id: id, m: m, held: h, typ: id.terms.typ, addr: netip.AddrPortFrom(h.dev.Addr(), id.at.local.Port())}
-	if err := m.listen(l.service(), backlog, l); err != nil {
+	if err := l.open(backlog); err != nil {
 		return err
 	}
 	id.listening = append(id.listening, l)
 	return nil
+}
+
+// open begins to listen. The ID is locked.
+func (l *idListener) open(backlog int) (err error) {
+	t := &l.id.terms
+	if t.tls == nil {
+		return l.m.listen(l.service(), backlog, l)
+	}
+	if err := t.checkSealing(l.m.dev); err != nil {
+		return err
+	}
+	if l.entrance, err = l.m.controls.openEntrance(Addr{l.addr, l.id.at.space}, t.tls, nil); err != nil {
+		return err
+	}
+	err = l.m.listen(l.service(), backlog, l)
+	l.m.lock()
+	defer l.m.unlock()
+	switch {
+	case err != nil:
+		l.entrance.close(0)
+	case !l.m.closed:
+		l.m.agent.Greet(l.service(), l.entrance.guard(l.m, nil))
+	}
+	return err
 }
 
 func (l *idListener) service() mad.ServiceID { return l.id.at.space.Service(l.addr.Port()) }
@@ -74,6 +100,7 @@ func (l *idListener) close() {
 	l.m.lock()
 	defer l.m.unlock()
 	l.m.expect(l.service(), l.id.patience)
+	l.entrance.close(l.id.patience)
 }
 
 // over implements sink.
@@ -82,12 +109,19 @@ func (l *idListener) over() { l.id.over() }
 // event implements sink: it makes an ID for a request.
 func (l *idListener) event(e *agent.Event) {
 	var a asked
-	if reason, info := a.fit(l.m, e, l.typ, l.addr.Addr()); reason != 0 {
+	reason, info := a.fit(e, l.typ, l.addr.Addr(), func(peer netip.Addr) verbs.MTU { return mostMTU(l.m.dev, peer, l.entrance != nil) })
+	if reason == 0 && l.entrance.admit(l.m, &e.Path) != nil {
+		reason = ReasonConsumer
+	}
+	if reason != 0 {
 		l.m.refuse(e, reason, info)
 		return
 	}
 	id := &ID{state: idRequested, peer: a.remote, id: e.ID, terms: terms{typ: l.typ, params: a.params, ece: a.ece},
 		at: binding{space: l.id.at.space, m: l.m, held: []held{l.held.share()}, local: l.addr}}
+	if c := l.m.controls.of[e.Path.Control]; c != nil {
+		id.terms.control, id.terms.ids = c, [2]mad.CommID{e.Request.LocalID, mad.CommID(e.ID)}
+	}
 	id.out.ch = l.id.out.channel()
 	if id.out.ch.enter(id) != nil {
 		id.at.held[0].release()
@@ -96,6 +130,7 @@ func (l *idListener) event(e *agent.Event) {
 	}
 	l.m.ids[e.ID] = id
 	event := requestEvent(e, &a.params, a.data)
+	event.TLS = id.terms.control.shown()
 	event.ID, event.Listener = id, l.id
 	id.out.asked = &pending{id: id, event: event}
 	id.out.deliver(id.out.asked)
@@ -117,10 +152,8 @@ func (id *ID) Connect(p *ConnParam) error {
 		most := mostRdAtomic(id.at.m.dev)
 		p = &ConnParam{ResponderResources: most, InitiatorDepth: most, RetryCount: 7, RNRRetryCount: 7}
 	}
-	var err error
-	if id.terms.typ == verbs.UD {
-		id.id, err = id.ask(p)
-	} else if err = id.terms.offer(p, id.at.m, id.qp, id.at.local, id.peer); err == nil {
+	err := id.terms.offer(p, id.at.m, id.qp, id.at.local, id.peer)
+	if err == nil {
 		err = id.request()
 	}
 	if err != nil {
@@ -130,24 +163,21 @@ func (id *ID) Connect(p *ConnParam) error {
 	return nil
 }
 
-// ask sends a SIDR_REQ.
-func (id *ID) ask(p *ConnParam) (agent.ID, error) {
-	if err := tooLong("SIDR_REQ of RDMA-CM", len(p.PrivateData), MaxResolvePrivate); err != nil {
-		return 0, err
-	}
-	ip, m := ipHeader(id.at.local, id.peer), id.at.m
-	m.lock()
-	defer m.unlock()
-	return m.ask(id, &agent.SIDRRequest{Path: id.terms.path(id.at.local, id.peer), ServiceID: id.at.space.Service(id.peer.Port()),
-		Patience: id.patience, Private: append(ip.AppendTo(nil), p.PrivateData...)})
-}
-
-// request sends the REQ of the terms.
-func (id *ID) request() error {
-	r := agent.ConnectRequest{Path: id.terms.path(id.at.local, id.peer), REQ: id.terms.req, Patience: id.patience}
-	cid, err := id.at.m.connect(id, &r)
-	if err == nil {
-		id.id = cid
+// request sends the REQ, or the SIDR_REQ, of the terms. If the connection is to
+// be secured it makes the control connection first.
+func (id *ID) request() (err error) {
+	t, m := &id.terms, id.at.m
+	path := t.path(id.at.local, id.peer)
+	switch {
+	case t.typ == verbs.UD:
+		m.lock()
+		defer m.unlock()
+		id.id, err = m.ask(id, &agent.SIDRRequest{Path: path, ServiceID: t.req.ServiceID, Patience: id.patience, Private: t.req.Private})
+	case t.tls != nil && t.control == nil:
+		id.cancel = t.call(m, Addr{id.at.local, id.at.space}, Addr{id.peer, id.at.space}, id.patience, id.called)
+	default:
+		path.Control = t.control.name()
+		id.id, err = m.connect(id, &agent.ConnectRequest{Path: path, REQ: t.req, Patience: id.patience})
 	}
 	return err
 }
@@ -342,6 +372,9 @@ func (id *ID) InitQPAttr(s verbs.State) (*verbs.Attr, verbs.AttrMask, error) {
 		if s != verbs.StateInit {
 			return nil, 0, &StateError{Op: "InitQPAttr", State: id.state.String(), Want: "one with a request or a reply of the peer"}
 		}
+	}
+	if id.terms.control != nil && s != verbs.StateInit {
+		return nil, 0, errors.New("cm: InitQPAttr: the connection is secured: the ID takes its own queue pair through the states (CreateQP)")
 	}
 	switch s {
 	case verbs.StateInit:

@@ -2,6 +2,7 @@ package cm
 
 import (
 	"github.com/gosoftroce/rocev2/rdma/cm/agent"
+	"github.com/gosoftroce/rocev2/rocev2/mad"
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
@@ -45,6 +46,11 @@ func (id *ID) make(p *pending) *Event {
 // it calls for.
 func (id *ID) translate(e *agent.Event) *Event {
 	var out Event
+	defer func() {
+		if out.Type == EventEstablished {
+			out.TLS = id.terms.control.shown()
+		}
+	}()
 	switch e.Kind {
 	case agent.EventReply:
 		out = id.replied(e)
@@ -62,9 +68,11 @@ func (id *ID) translate(e *agent.Event) *Event {
 		if id.state == idConnecting && id.terms.lower(rejected) && id.request() == nil {
 			return nil
 		}
+		id.terms.letGo()
 		id.state = idOver
 		out = failure(EventRejected, rejected)
 	case agent.EventUnreachable:
+		id.terms.letGo()
 		id.state = idOver
 		out = failure(EventUnreachable, ErrUnreachable)
 	case agent.EventDisconnectRequested, agent.EventDisconnected:
@@ -87,9 +95,12 @@ func (id *ID) translate(e *agent.Event) *Event {
 func (id *ID) replied(e *agent.Event) Event {
 	id.terms.take(id.peer.Addr(), e.Reply)
 	id.state = idReplied
+	id.terms.letGo()
 	if id.qp == nil {
 		return replyEvent(EventConnectResponse, e.Reply)
 	}
+	id.terms.ids = [2]mad.CommID{mad.CommID(id.id), e.Reply.LocalID}
+	id.terms.wiring.seal = id.terms.control.sealOf(true, id.terms.ids, [2]verbs.QPN{id.qp.QPN(), e.Reply.LocalQPN})
 	err := id.terms.wiring.apply(id.qp)
 	if err != nil {
 		_ = id.at.m.reject(id.id, rejection(err), nil, nil) // the peer may have given up

@@ -1,6 +1,7 @@
 package cm
 
 import (
+	"crypto/tls"
 	"errors"
 	"net/netip"
 
@@ -19,11 +20,21 @@ type terms struct {
 	ece      ECE     // of the peer
 	localECE ECE
 	wiring   *wiring // of the queue pair, since both sides have spoken
+
+	tls     *tls.Config
+	control *control      // of a secured connection
+	ids     [2]mad.CommID // with it: of the side that has dialled, and of the other
 }
 
 // offer makes the REQ for a queue pair, or for the one that p names.
 func (t *terms) offer(p *ConnParam, m *manager, q *verbs.QP, local, peer netip.AddrPort) error {
+	if t.typ == verbs.UD {
+		return t.ask(p, local, peer)
+	}
 	if err := tooLong("REQ of RDMA-CM", len(p.PrivateData), MaxDialPrivate); err != nil {
+		return err
+	}
+	if err := t.checkSecured(m, q); err != nil {
 		return err
 	}
 	c := &t.cfg
@@ -32,7 +43,7 @@ func (t *terms) offer(p *ConnParam, m *manager, q *verbs.QP, local, peer netip.A
 	t.req = c.request(t.typ, local, peer, randomPSN(m.dev))
 	c.PrivateData = nil
 	t.req.ECE = m.withSlots(t.req.ECE)
-	t.req.PathMTU = uint8(m.dev.PathMTU(peer.Addr()))
+	t.req.PathMTU = uint8(mostMTU(m.dev, peer.Addr(), t.tls != nil))
 	if t.req.LocalQPN, t.req.SRQ = p.QPN, p.SRQ; q != nil {
 		t.req.LocalQPN, t.req.SRQ = q.QPN(), q.Config().SRQ != nil
 	}
@@ -40,6 +51,13 @@ func (t *terms) offer(p *ConnParam, m *manager, q *verbs.QP, local, peer netip.A
 		return errors.New("there is no queue pair: call CreateQP, or set QPN")
 	}
 	return nil
+}
+
+// ask makes the SIDR_REQ: what a REQ has, too.
+func (t *terms) ask(p *ConnParam, local, peer netip.AddrPort) error {
+	ip := ipHeader(local, peer)
+	t.req = mad.REQ{ServiceID: t.cfg.Space.Service(peer.Port()), Private: append(ip.AppendTo(nil), p.PrivateData...)}
+	return tooLong("SIDR_REQ of RDMA-CM", len(p.PrivateData), MaxResolvePrivate)
 }
 
 // lower has the REQ ask for the path MTU that the peer takes, where it has
@@ -72,10 +90,14 @@ func (t *terms) grant(p *ConnParam, m *manager, q *verbs.QP, peer netip.Addr) (*
 	if q == nil && p.QPN == 0 {
 		return nil, errors.New("there is no queue pair: call CreateQP, or set QPN")
 	}
+	if err := t.checkSecured(m, q); err != nil {
+		return nil, err
+	}
 	w, rep := t.acceptance(peer, m.dev, p)
 	rep.ECE = m.withSlots(rep.ECE)
 	if rep.LocalQPN, rep.SRQ = p.QPN, p.SRQ; q != nil {
 		rep.LocalQPN, rep.SRQ = q.QPN(), q.Config().SRQ != nil
+		w.seal = t.control.sealOf(false, t.ids, [2]verbs.QPN{t.params.QPN, q.QPN()})
 		if err := w.apply(q); err != nil {
 			return nil, err
 		}

@@ -2,6 +2,7 @@ package cm
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"net"
 	"net/netip"
@@ -21,6 +22,14 @@ type ListenConfig struct {
 	// UD in the port spaces UDP and IPoIB, and else RC. Requests for others
 	// are rejected.
 	Type verbs.QPType
+
+	// TLS has the listener, of RC or XRCTarget, take secured connections
+	// alone: see the package documentation. The device has
+	// verbs.Config.Sealing.
+	TLS *tls.Config
+	// OnNotSecured is told of peers whose handshake has failed, and why. It
+	// may be nil.
+	OnNotSecured func(client net.Addr, err error)
 
 	// Backlog is how many requests wait for Accept, or for their answer, at
 	// most; 0 means 1024. When it is reached, a new request is taken only
@@ -55,6 +64,9 @@ func (c *ListenConfig) fill() error {
 	default:
 		return fmt.Errorf("cm: there is no listener for queue pairs of type %v; use RC, UC, UD or XRCTarget", c.Type)
 	}
+	if c.TLS != nil {
+		return securable(c.Type)
+	}
 	return nil
 }
 
@@ -65,6 +77,8 @@ type Listener struct {
 	cfg   ListenConfig
 	addr  Addr
 	ready *task.Bell // there may be requests
+
+	entrance *entrance // of secured connections; nil: there are none
 
 	// Guarded by the lock of m:
 	queue  list.List[Request]
@@ -103,11 +117,32 @@ func listenShared(dev *verbs.Device, addr netip.AddrPort, cfg ListenConfig, read
 	}
 	l := &Listener{m: m, cfg: cfg, ready: ready,
 		addr: Addr{netip.AddrPortFrom(dev.Addr(), port), cfg.Space}}
-	if err := m.listen(l.service(), cfg.Backlog, l); err != nil {
+	if err := l.open(); err != nil {
 		m.ports.give(cfg.Space, port)
 		return nil, err
 	}
 	return l, nil
+}
+
+// open begins to listen.
+func (l *Listener) open() (err error) {
+	if l.cfg.TLS == nil {
+		return l.m.listen(l.service(), l.cfg.Backlog, l)
+	}
+	if l.m.dev.SealedMTU(netip.Addr{}) == 0 {
+		return fmt.Errorf("cm: listen on %v with a TLS configuration: %w", &l.addr, verbs.ErrNotSealing)
+	}
+	if l.entrance, err = l.m.controls.openEntrance(l.addr, l.cfg.TLS, l.cfg.OnNotSecured); err != nil {
+		return err
+	}
+	if err = l.m.listen(l.service(), l.cfg.Backlog, l); err == nil {
+		l.Greet(nil)
+		return nil
+	}
+	l.m.lock()
+	defer l.m.unlock()
+	l.entrance.close(0)
+	return err
 }
 
 // checkLocal checks that an address to listen on, or to send from, is the
@@ -194,6 +229,7 @@ func (l *Listener) Close() error {
 		return nil
 	}
 	l.m.unlisten(l.service())
+	l.entrance.close(0)
 	for l.queue.Len() > 0 {
 		r := l.queue.PopFront()
 		if r.answered {
@@ -222,7 +258,11 @@ func (l *Listener) over() {
 // event implements sink: a request has come.
 func (l *Listener) event(e *agent.Event) {
 	var a asked
-	if reason, info := a.of(l, e); reason != 0 {
+	reason, info := a.of(l, e)
+	if reason == 0 && l.entrance.admit(l.m, &e.Path) != nil {
+		reason = ReasonConsumer // meanwhile
+	}
+	if reason != 0 {
 		verbs.HCA(l.m.dev).ReleaseQPN(e.QPN)
 		l.m.refuse(e, reason, info)
 		return

@@ -50,6 +50,7 @@ type manager struct {
 	thinning  bool       // memory will be given back
 	peers     acquaintances
 	probes    map[netip.Addr]*portProbe
+	controls  controls
 	closed    bool       // nothing begins any more
 	left      *task.Bell // that farewell waits for: a datagram may have been sent
 	gone      bool       // nothing is sent and received any more
@@ -88,8 +89,9 @@ func managerOf(dev *verbs.Device) (*manager, error) {
 	}
 	m := &manager{dev: dev, slots: uint16(lease.Slots), tasks: adapter.Tasks(), base: adapter.Tasks().Now(),
 		ports: newPorts(adapter.Random, others, part{lease.Slot, lease.Slots}), ids: map[agent.ID]sink{}, listeners: map[mad.ServiceID]sink{}, probes: map[netip.Addr]*portProbe{}}
+	m.controls.m = m
 	m.agent = agent.New(agent.Config{GUID: mad.GUID(dev.Query().NodeGUID), Random: adapter.Random, Identity: mad.ECE(own),
-		Shared: shared, Slot: uint8(lease.Slot), Hold: adapter.HoldQPN, Release: adapter.ReleaseQPN, Heard: adapter.Heard})
+		Shared: shared, Slot: uint8(lease.Slot), Hold: adapter.HoldQPN, Release: adapter.ReleaseQPN, Heard: adapter.Heard, Idle: m.controls.idle, Refusal: m.controls.refusal})
 	m.timer = m.tasks.NewTimer(m.onTimer)
 	m.lock() // until it is complete
 	defer m.unlock()
@@ -193,6 +195,7 @@ func (m *manager) receive() {
 		m.agent.Receive(now, agent.Path{Local: from.Dst, Remote: from.Src,
 			TrafficClass: from.TrafficClass, FlowLabel: from.FlowLabel}, b)
 	})
+	m.controls.receive()
 	switch {
 	case m.gsi.lost:
 		if !m.closed {
@@ -208,6 +211,17 @@ func (m *manager) settle() {
 	if m.gone {
 		return
 	}
+	m.hand()
+	for m.controls.part() { // which has more to tell, and to send
+		m.hand()
+	}
+	m.gsi.flush()
+	m.setTimer()
+	m.thin()
+}
+
+// hand hands out events, and MADs to be sent.
+func (m *manager) hand() {
 	for e, ok := m.agent.Event(); ok; e, ok = m.agent.Event() {
 		m.dispatch(&e)
 	}
@@ -216,11 +230,12 @@ func (m *manager) settle() {
 		if !ok {
 			break
 		}
+		if p.Control != 0 {
+			m.controls.send(p.Control, b)
+			continue
+		}
 		m.gsi.push(verbs.AddressVector{DGID: p.Remote, TrafficClass: p.TrafficClass, HopLimit: p.HopLimit, FlowLabel: p.FlowLabel})
 	}
-	m.gsi.flush()
-	m.setTimer()
-	m.thin()
 }
 
 const (
@@ -302,7 +317,7 @@ const (
 func (m *manager) farewell() {
 	for until := m.now().Add(farewellMost); m.now() < until; {
 		m.settle()
-		if m.gsi.sent() {
+		if m.gsi.sent() && m.controls.sent() {
 			return
 		}
 		before := len(m.gsi.free)
@@ -384,8 +399,12 @@ func (m *manager) close() {
 	for _, service := range slices.Sorted(maps.Keys(listeners)) {
 		listeners[service].over()
 	}
+	controls := m.controls.close()
 	m.unlock()
 	m.forget()
+	for _, c := range controls {
+		c.destroy()
+	}
 	m.gsi.close()
 }
 

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"sync"
 	"syscall"
+
+	"github.com/gosoftroce/rocev2/rocev2/mad"
 )
 
 // PortError says that a port cannot be had. errors.Is finds
@@ -179,6 +181,21 @@ func (p *ports) reserve(k portKey) error {
 const allBits = ^uint64(0)
 
 func (k portKey) service() uint64 { return uint64(k.space.Service(k.port)) }
+
+// reserveControl keeps the service of control connections to a port that was
+// taken from other processes, and releaseControl gives it back.
+func (p *ports) reserveControl(service mad.ServiceID) error {
+	if p.shared == nil {
+		return nil
+	}
+	return p.shared.ReserveService(uint64(service), allBits)
+}
+
+func (p *ports) releaseControl(service mad.ServiceID) {
+	if p.shared != nil {
+		p.shared.ReleaseService(uint64(service), allBits)
+	}
+}
 
 // takeAny takes a free port. It begins anywhere, so that a port is not used
 // again soon and cannot be guessed.

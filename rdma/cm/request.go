@@ -28,6 +28,9 @@ type Request struct {
 	number verbs.QPN // that the peer was told, with psn; 0: none
 	psn    verbs.PSN
 
+	control *control   // that the request has come over; nil: in clear
+	peerID  mad.CommID // of the peer
+
 	// Guarded by the lock of m:
 	answered bool                  // or the peer has given up
 	queued   list.Element[Request] // at the listener, until the program takes it
@@ -42,13 +45,13 @@ type asked struct {
 }
 
 // fit reads a request for a listener of a type on an address, locked, and makes
-// its path MTU one that this side can send. A reason says why the request is
-// rejected, with what the REJ says of it.
-func (a *asked) fit(m *manager, e *agent.Event, typ verbs.QPType, local netip.Addr) (Reason, []byte) {
+// its path MTU one that this side can send, by most. A reason says why the
+// request is rejected, with what the REJ says of it.
+func (a *asked) fit(e *agent.Event, typ verbs.QPType, local netip.Addr, most func(netip.Addr) verbs.MTU) (Reason, []byte) {
 	if reason := a.read(e, typ, local); reason != 0 || typ == verbs.UD {
 		return reason, nil
 	}
-	return a.limit(m.dev.PathMTU(a.remote.Addr()))
+	return a.limit(most(a.remote.Addr()))
 }
 
 // limit makes the path MTU at most what this side can send.
@@ -94,6 +97,9 @@ func (a *asked) read(e *agent.Event, typ verbs.QPType, local netip.Addr) (reason
 func newRequest(l *Listener, e *agent.Event, a *asked) *Request {
 	r := &Request{l: l, m: l.m, id: e.ID, ece: a.ece, params: a.params, data: privateOf(a.data), number: e.QPN, psn: e.PSN, remote: Addr{a.remote, l.cfg.Space}}
 	r.queued.Value = r
+	if r.control = r.m.controls.of[e.Path.Control]; r.control != nil {
+		r.peerID = e.Request.LocalID
+	}
 	return r
 }
 
@@ -232,6 +238,7 @@ func (r *Request) accept(qp *verbs.QP, cfg *AcceptConfig) (*Conn, error) {
 	w, rep := acceptance(r.remote.Addr(), r.params, r.ece, randomPSN(r.m.dev), cfg, mostRdAtomic(r.m.dev))
 	rep.LocalQPN, rep.SRQ = qp.QPN(), qp.Config().SRQ != nil
 	rep.ECE = r.m.withSlots(rep.ECE)
+	w.seal = r.seal(qp)
 	if err := w.apply(qp); err != nil {
 		reason := rejection(err)
 		if reject := r.m.reject(r.id, reason, r.info(reason), nil); reject != nil {
@@ -239,7 +246,7 @@ func (r *Request) accept(qp *verbs.QP, cfg *AcceptConfig) (*Conn, error) {
 		}
 		return nil, err
 	}
-	c := &Conn{m: r.m, id: r.id, qp: qp, local: r.l.addr, remote: r.remote, data: r.data, ece: r.ece, params: w.params}
+	c := &Conn{m: r.m, id: r.id, qp: qp, local: r.l.addr, remote: r.remote, data: r.data, ece: r.ece, params: w.params, control: r.control}
 	if err := r.m.accept(c, c.id, rep); err != nil {
 		fail(qp)
 		return nil, err
@@ -273,7 +280,7 @@ func (r *Request) unqueue() {
 func (r *Request) info(reason Reason) []byte {
 	switch {
 	case reason == ReasonMTU:
-		return mtuInfo(r.m.dev.PathMTU(r.remote.Addr()))
+		return mtuInfo(r.l.mostMTU(r.remote.Addr()))
 	case r.ece.native():
 		return marker
 	}

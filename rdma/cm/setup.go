@@ -51,7 +51,8 @@ type wiring struct {
 	native       bool
 	slots        uint16 // of a native peer
 	sourcePort   uint16
-	stayReceiver bool // stop in RTR
+	stayReceiver bool  // stop in RTR
+	seal         *seal // the connection is secured
 }
 
 // rights are what the peer may do where the program does not say.
@@ -93,7 +94,10 @@ func (w *wiring) receive(q *verbs.QP) error {
 		return err
 	}
 	a, mask := w.receiveAttr()
-	return q.Modify(a, mask)
+	if w.seal == nil {
+		return q.Modify(a, mask)
+	}
+	return w.seal.receive(q, func() error { return q.Modify(a, mask) })
 }
 
 // send takes a queue pair from RTR to RTS.

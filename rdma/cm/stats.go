@@ -38,7 +38,11 @@ func ReadStats(dev *verbs.Device) Stats {
 	defer m.unlock()
 	s := statsOf(m.agent.Stats())
 	s.Refused += m.refused
-	s.Listeners = len(m.listeners)
+	for service := range m.listeners {
+		if _, control := controlled(service); !control {
+			s.Listeners++
+		}
+	}
 	return s
 }
 

@@ -66,7 +66,7 @@ var turns = [...]struct {
 }
 
 func (c *candidate) path() Path {
-	return Path{Local: c.addresses.local, Remote: c.addresses.remote, TrafficClass: c.class, HopLimit: hopLimit, FlowLabel: c.flowLabel}
+	return Path{Local: c.addresses.local, Remote: c.addresses.remote, TrafficClass: c.class, HopLimit: hopLimit, FlowLabel: c.flowLabel, Control: c.addresses.control}
 }
 
 // candidateCache has the candidates of all listeners.

@@ -63,6 +63,12 @@ type Config struct {
 	// Heard reports whether a packet with a PSN has come from an address
 	// for a number that is held: then the RTU was lost. It may be nil.
 	Heard func(rocev2.QPN, netip.Addr, rocev2.PSN) bool
+	// Idle is told of a control connection when it has no connection any
+	// more (see Path.Control). It may be nil, where there is none.
+	Idle func(control uint32)
+	// Refusal returns how a request is rejected whose service has no
+	// listener; nil is the usual way. It may be nil itself.
+	Refusal func(mad.ServiceID) *mad.REJ
 	// Backlog is how many requests wait for the program at a listener that
 	// does not say: 1024.
 	Backlog int

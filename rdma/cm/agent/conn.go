@@ -41,6 +41,7 @@ type conn struct {
 	extended bool  // an MRA has come since the last transmission
 	acked    bool  // passive: an MRA of ours told the peer the local ID
 	granted  bool  // this side has sent a DREP
+	detached bool  // no message ends it
 }
 
 // setup is what a half-open request needs more.
@@ -69,19 +70,25 @@ type peer struct {
 	addresses
 	number     uint32 // in keys
 	conns      int
-	waiting    int // half-open requests that wait for the program
+	only       *conn // over a control connection: the latest
+	waiting    int   // half-open requests that wait for the program
 	halfOpen   int
 	crowd      crowd
 	unanswered list.List[conn] // half-open requests that wait for the RTU
 }
 
-type addresses struct{ local, remote netip.Addr }
+type addresses struct {
+	local, remote netip.Addr
+	control       uint32 // of Path
+}
 
 func (c *conn) path() Path {
-	return Path{Local: c.peer.local, Remote: c.peer.remote, TrafficClass: c.class, HopLimit: hopLimit, FlowLabel: c.flowLabel}
+	return Path{Local: c.peer.local, Remote: c.peer.remote, TrafficClass: c.class, HopLimit: hopLimit, FlowLabel: c.flowLabel, Control: c.peer.control}
 }
 
 const hopLimit = 64
 
 // addressesOf returns what identifies a peer. IPv4 has one form.
-func addressesOf(p *Path) addresses { return addresses{p.Local.Unmap(), p.Remote.Unmap()} }
+func addressesOf(p *Path) addresses {
+	return addresses{p.Local.Unmap(), p.Remote.Unmap(), p.Control}
+}

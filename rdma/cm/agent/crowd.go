@@ -87,7 +87,7 @@ func (s *sieve) expects(now clock.Time, hash uint64) {
 func (s *sieve) hash(p *Path, guid mad.GUID, id mad.CommID) uint64 {
 	b := p.Remote.As16()
 	h := s.secret[0]
-	for _, w := range [...]uint64{bytesToWord(b[:8]), bytesToWord(b[8:]), uint64(guid), uint64(id)} {
+	for _, w := range [...]uint64{bytesToWord(b[:8]), bytesToWord(b[8:]), uint64(guid), uint64(id) | uint64(p.Control)<<32} {
 		hi, lo := bits.Mul64(h^w, s.secret[1]|1)
 		h = hi ^ lo ^ 0x9e3779b97f4a7c15
 	}

@@ -68,7 +68,7 @@ func (a *Agent) receiveDREQ(now clock.Time, path *Path, b []byte) {
 	if c == nil {
 		return
 	}
-	if m.RemoteQPN != c.localQPN {
+	if m.RemoteQPN != c.localQPN || c.detached {
 		a.stats.Unexpected++
 		return
 	}
@@ -132,6 +132,9 @@ func (a *Agent) Release(now clock.Time, id ID) {
 	c.released = true
 	switch c.state {
 	case StateEstablished:
+		if c.detached {
+			break
+		}
 		a.life.startDisconnect(now, c, nil)
 		return
 	case StateDREQReceived:

@@ -78,6 +78,17 @@
 // communication IDs, where it has both. Both are 32 bits that no other host can
 // know.
 //
+// # Control connections
+//
+// The MADs of a connection may go over another one, which is made first and
+// secured: its control connection. The program moves them, whole and in order,
+// and numbers those that it has (Path.Control). A message that comes another
+// way is for no connection of a control connection, whatever IDs it has. So
+// only the peer can end them, or see their private data.
+//
+// The control connection itself is made by MADs that anyone may forge. When it
+// is secured, Detach has no message end it.
+//
 // # What a peer can make an agent hold
 //
 // Requests that are not yet connections are bounded: for each listener (its

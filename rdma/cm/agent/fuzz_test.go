@@ -20,7 +20,15 @@ type fuzzer struct {
 	now  clock.Time
 	side [2]*Agent
 	ids  [2][]ID
-	sent [2][][mad.Len]byte // MADs to that side, to be delivered
+	sent [2][]sentMAD // to that side, to be delivered
+	idle [2][3]bool   // control connections of which that was told
+	busy [2][3]bool   // control connections that had a connection last
+}
+
+// sentMAD is a MAD on its way, and the control connection that it goes over.
+type sentMAD struct {
+	control uint32
+	b       [mad.Len]byte
 }
 
 func (f *fuzzer) byte() byte {
@@ -35,7 +43,9 @@ func (f *fuzzer) byte() byte {
 func newFuzzer(in []byte) *fuzzer {
 	f := &fuzzer{in: in, now: 1e9}
 	for i := range f.side {
-		f.side[i] = newTestAgent(uint64(i+1), Config{HalfOpen: 6, HalfOpenPerSource: 5, Timewaits: 3, Replies: 4})
+		idle := &f.idle[i]
+		f.side[i] = newTestAgent(uint64(i+1), Config{HalfOpen: 6, HalfOpenPerSource: 5, Timewaits: 3, Replies: 4,
+			Idle: func(control uint32) { idle[control] = true }})
 		for _, s := range []mad.ServiceID{tcpService, udpService} {
 			if err := f.side[i].Listen(s, 4); err != nil {
 				panic(err)
@@ -46,6 +56,15 @@ func newFuzzer(in []byte) *fuzzer {
 }
 
 var fuzzPaths = [2]Path{{Local: serverAddr, Remote: clientAddr}, {Local: clientAddr, Remote: serverAddr}}
+
+// path is the way of what comes to side i, mostly in the network.
+func (f *fuzzer) path(i int) Path {
+	p := fuzzPaths[i]
+	if n := f.byte(); n >= 0xc0 {
+		p.Control = uint32(n&1) + 1
+	}
+	return p
+}
 
 // step does one thing.
 func (f *fuzzer) step() {
@@ -69,7 +88,7 @@ func (f *fuzzer) step() {
 		for j := range b {
 			b[j] = f.byte()
 		}
-		a.Receive(f.now, fuzzPaths[i], b)
+		a.Receive(f.now, f.path(i), b)
 	case 14:
 		f.forge(i)
 	case 15:
@@ -79,7 +98,7 @@ func (f *fuzzer) step() {
 }
 
 func (f *fuzzer) connect(i int) {
-	path, a := fuzzPaths[i], f.side[i]
+	path, a := f.path(i), f.side[i]
 	if f.byte()&1 == 0 {
 		id, err := a.Resolve(f.now, &SIDRRequest{Path: path, ServiceID: udpService, Retries: f.byte() & 3})
 		f.learn(i, id, err)
@@ -105,17 +124,21 @@ func (f *fuzzer) deliver(i int, how byte) {
 	if len(f.sent[i]) == 0 {
 		return
 	}
-	b := f.sent[i][0]
+	m := f.sent[i][0]
 	f.sent[i] = f.sent[i][1:]
+	path := fuzzPaths[i]
+	path.Control = m.control
 	switch how {
 	case 0:
 		return
 	case 1:
-		b[f.byte()] ^= f.byte()
+		m.b[f.byte()] ^= f.byte()
 	case 2:
-		f.side[i].Receive(f.now, fuzzPaths[i], b[:])
+		f.side[i].Receive(f.now, path, m.b[:])
+	case 3:
+		path = f.path(i)
 	}
-	f.side[i].Receive(f.now, fuzzPaths[i], b[:])
+	f.side[i].Receive(f.now, path, m.b[:])
 }
 
 // program has the program of side i do something with an ID, whether it fits or
@@ -126,7 +149,7 @@ func (f *fuzzer) program(i int) {
 	}
 	a, id := f.side[i], f.ids[i][int(f.byte())%len(f.ids[i])]
 	data := make([]byte, f.byte()&15)
-	switch f.byte() % 10 {
+	switch f.byte() % 11 {
 	case 0, 1:
 		_ = a.Accept(f.now, id, &mad.REP{LocalQPN: f.qpn(), Private: data})
 	case 2, 3:
@@ -144,6 +167,12 @@ func (f *fuzzer) program(i int) {
 		a.Communicated(id)
 	case 9:
 		a.Take(id)
+	case 10:
+		if n := f.byte(); n < 0x20 {
+			_ = a.Detach(id)
+		} else if path := f.path(i); path.Control != 0 {
+			a.Cut(path)
+		}
 	}
 }
 
@@ -163,7 +192,7 @@ func (f *fuzzer) forge(i int) {
 	for range f.byte() & 7 {
 		b[mad.HeaderLen+8+f.byte()&127] = f.byte()
 	}
-	f.side[i].Receive(f.now, fuzzPaths[i], b[:])
+	f.side[i].Receive(f.now, f.path(i), b[:])
 }
 
 // pull takes what the agents have to say, and checks what must always hold.
@@ -183,22 +212,41 @@ func (f *fuzzer) pull() {
 		}
 		for {
 			var b [mad.Len]byte
-			if _, ok := a.Send(b[:]); !ok {
+			path, ok := a.Send(b[:])
+			if !ok {
 				break
 			}
 			if _, _, err := mad.Parse(b[:]); err != nil {
 				panic(err)
 			}
 			if len(f.sent[1-i]) < 50 {
-				f.sent[1-i] = append(f.sent[1-i], b)
+				f.sent[1-i] = append(f.sent[1-i], sentMAD{path.Control, b})
 			}
 		}
 		if err := consistent(a); err != nil {
 			panic(err)
 		}
+		f.checkIdle(i)
 		if s := a.Stats(); s.HalfOpen > 6 || s.Timewait > 3 {
 			panic(fmt.Sprintf("%+v", s))
 		}
+	}
+}
+
+// checkIdle checks what was told of control connections. Without a connection,
+// and before the first, they are idle.
+func (f *fuzzer) checkIdle(i int) {
+	for n := uint32(1); n <= 2; n++ {
+		path := fuzzPaths[i]
+		path.Control = n
+		busy := f.side[i].Busy(path)
+		if p := f.side[i].table.peers[addressesOf(&path)]; busy && p.only != nil && f.side[i].table.conns[p.only.local] != p.only {
+			panic("the latest connection has ended")
+		}
+		if f.busy[i][n] && !busy && !f.idle[i][n] {
+			panic("nothing was told of a control connection that is idle")
+		}
+		f.busy[i][n], f.idle[i][n] = busy, false
 	}
 }
 
@@ -259,7 +307,7 @@ func FuzzAgent(f *testing.F) {
 func TestRandomWalk(t *testing.T) {
 	t.Parallel()
 	reached := map[State]bool{}
-	for seed := range uint64(60) {
+	for seed := range uint64(100) {
 		rng := rand.New(rand.NewPCG(seed, 5))
 		b := make([]byte, 3000)
 		for i := range b {

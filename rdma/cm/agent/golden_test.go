@@ -206,7 +206,7 @@ func TestTrafficClassOfAnswers(t *testing.T) {
 	a.Receive(1, Path{Local: serverAddr, Remote: clientAddr, TrafficClass: 0x6b, HopLimit: 3, FlowLabel: 7}, dreq.AppendTo(nil))
 	var b [mad.Len]byte
 	path, ok := a.Send(b[:])
-	if want := (Path{serverAddr, clientAddr, 0x68, 64, 7}); !ok || path != want {
+	if want := (Path{Local: serverAddr, Remote: clientAddr, TrafficClass: 0x68, HopLimit: 64, FlowLabel: 7}); !ok || path != want {
 		t.Errorf("the answer goes by %+v, want %+v", path, want)
 	}
 }

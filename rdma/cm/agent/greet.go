@@ -128,10 +128,9 @@ func (g *greeting) welcome(now clock.Time, c *candidate) {
 		return
 	}
 	if p := g.table.peers[c.addresses]; p != nil {
-		old := g.table.byQPN[key{m.LocalGUID, p.number, uint32(m.LocalQPN)}]
-		if old != nil && g.life.stale(now, old) {
+		if reason := g.life.obstacle(now, p, &m); reason != 0 {
 			g.dismiss(c)
-			g.out.refuse(&path, m.TransactionID, c.local, c.remote, mad.StageOther, mad.ReasonStale, nil)
+			g.out.refuse(&path, m.TransactionID, c.local, c.remote, mad.StageOther, reason, nil)
 			return
 		}
 	}

@@ -51,6 +51,20 @@ func (lc *lifecycle) establish(c *conn) {
 	lc.table.setState(c, StateEstablished)
 }
 
+// obstacle returns why a request of a peer that has something here cannot be:
+// its queue pair is part of a connection, or its control connection has one; or
+// 0.
+func (lc *lifecycle) obstacle(now clock.Time, p *peer, m *mad.REQ) mad.Reason {
+	old := lc.table.byQPN[key{m.LocalGUID, p.number, uint32(m.LocalQPN)}]
+	switch {
+	case old != nil && lc.stale(now, old):
+		return mad.ReasonStale
+	case p.control != 0:
+		return mad.ReasonNoResources
+	}
+	return 0
+}
+
 // stale handles a connection whose peer uses its queue pair for another, and
 // reports whether that one must be rejected: the peer has forgotten this one
 // (IBTA 12.9.8.3). A connection that is at its end anyway does not stand in the

@@ -23,11 +23,9 @@ func (a *Agent) receiveREQ(now clock.Time, path *Path, b []byte) {
 			a.duplicateREQ(now, c)
 			return
 		}
-		if old := a.table.byQPN[key{m.LocalGUID, p.number, uint32(m.LocalQPN)}]; old != nil {
-			if a.life.stale(now, old) {
-				a.out.refuse(path, m.TransactionID, 0, m.LocalID, mad.StageREQ, mad.ReasonStale, nil)
-				return
-			}
+		if reason := a.life.obstacle(now, p, &m); reason != 0 {
+			a.out.refuse(path, m.TransactionID, 0, m.LocalID, mad.StageREQ, reason, nil)
+			return
 		}
 	}
 	l := a.listeners[m.ServiceID]
@@ -35,7 +33,7 @@ func (a *Agent) receiveREQ(now clock.Time, path *Path, b []byte) {
 		return
 	}
 	if l == nil {
-		a.out.refuse(path, m.TransactionID, 0, m.LocalID, mad.StageREQ, mad.ReasonInvalidServiceID, nil)
+		a.out.refuseService(path, &m, a.cfg.Refusal)
 		return
 	}
 	if reason, ari := check(path, &m); reason != 0 {

@@ -61,6 +61,10 @@ func (a *Agent) receiveREJ(now clock.Time, path *Path, b []byte) {
 	if c == nil {
 		return
 	}
+	if c.detached {
+		a.stats.Unexpected++
+		return
+	}
 	if c.state == StateREQSent && m.Reason == mad.ReasonInvalidServiceID && a.life.timers.askLater(now, c) {
 		return
 	}

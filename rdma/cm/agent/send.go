@@ -126,6 +126,21 @@ func (o *outbox) refuse(path *Path, transaction uint64, local, remote mad.CommID
 	})
 }
 
+// refuseService rejects a request for a service that has no listener, as
+// refusal says, if it says anything.
+func (o *outbox) refuseService(path *Path, m *mad.REQ, refusal func(mad.ServiceID) *mad.REJ) {
+	var rej *mad.REJ
+	if refusal != nil {
+		rej = refusal(m.ServiceID)
+	}
+	if rej == nil {
+		rej = &mad.REJ{Reason: mad.ReasonInvalidServiceID}
+	}
+	rej.TransactionID, rej.RemoteID, rej.Message = m.TransactionID, m.LocalID, mad.StageREQ
+	o.stats.Refused++
+	o.answer(path, rej)
+}
+
 // sendSIDRREP answers the SIDR request of c, and returns the message.
 func (o *outbox) sendSIDRREP(c *conn, rep *mad.SIDRREP) *mad.SIDRREP {
 	m := *rep

@@ -14,6 +14,7 @@ type table struct {
 	sidr  map[key]*conn        // SIDR requests of peers, by request ID
 	peers map[addresses]*peer
 	stats *Stats
+	cfg   *Config
 
 	free        []*conn
 	freeNumbers []uint32 // of peers
@@ -33,6 +34,7 @@ func makeTable(cfg *Config, stats *Stats) table {
 		sidr:   map[key]*conn{},
 		peers:  map[addresses]*peer{},
 		stats:  stats,
+		cfg:    cfg,
 		lastID: random(),
 		idHalf: 16,
 	}
@@ -78,6 +80,9 @@ func (t *table) enter(p *Path, state State, id mad.CommID) *conn {
 	}
 	*c = conn{local: id, peer: t.peerOf(p), state: state, class: p.TrafficClass, flowLabel: p.FlowLabel & 0xfffff}
 	c.peer.conns++
+	if p.Control != 0 {
+		c.peer.only = c
+	}
 	t.conns[c.local] = c
 	return c
 }
@@ -88,9 +93,13 @@ func (t *table) remove(c *conn) {
 	t.setState(c, StateIdle)
 	delete(t.conns, c.local)
 	p := c.peer
+	if p.only == c {
+		p.only = nil
+	}
 	if p.conns--; p.conns == 0 {
 		delete(t.peers, p.addresses)
 		t.freeNumbers = append(t.freeNumbers, p.number)
+		t.idle(p)
 	}
 	*c = conn{}
 	if len(t.free) < 1024 {

@@ -21,6 +21,10 @@ type Path struct {
 	TrafficClass  uint8
 	HopLimit      uint8  // 0 is 64
 	FlowLabel     uint32 // 20 bits
+
+	// Control is the control connection that the MAD comes or goes over:
+	// see the package documentation. 0 is the network.
+	Control uint32
 }
 
 // Why a method did nothing.
