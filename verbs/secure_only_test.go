@@ -15,8 +15,8 @@ import (
 func TestOnlySealed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		// The other side sends in clear before it seals, as the attacker
-		// would.
+		// The other side sends in clear before it seals, as an attacker
+		// does.
 		a, b := sealedPair(t, fabric.Config{})
 		sb := sealing(t, b.QP)
 		if err := sb.OnlySealed(); err == nil {
