@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"math"
@@ -36,6 +37,10 @@ queue pairs and direction. The two sides negotiate only the path MTU.
 
 With -z the two sides exchange addresses over a queue pair of the connection
 manager instead of TCP, and with -R the connection manager connects all of them.
+
+With --tls-cert, --tls-key and --tls-ca on both sides, or with --psk, the run is
+secured, over RC and XRC: the two sides authenticate each other by TLS 1.3, and
+all packets are encrypted. What cannot be secured is an error (docs/secure.md).
 
 With --sport, the packets that this side sends can take another path through a
 network that spreads flows (ECMP). Two rocev2 sides recognise each other, so
@@ -86,6 +91,7 @@ type perfFlags struct {
 	tos     int
 	retries uint8
 	version bool
+	tls     tlsFlags
 	reportFlags
 }
 
@@ -121,6 +127,7 @@ func newPerfTest(io streams, t perftest.Test) *cobra.Command {
 	f.register(cmd)
 	f.registerRate(cmd)
 	f.registerCM(cmd)
+	f.tls.register(cmd)
 	return cmd
 }
 
@@ -386,6 +393,10 @@ func runPerf(ctx context.Context, io streams, f *perfFlags, server string, cmd *
 	if err != nil {
 		return err
 	}
+	if c.TLS, err = f.tls.config(server); err != nil {
+		return err
+	}
+	f.inspect.seals = c.TLS != nil
 	in, err := f.inspect.begin(io)
 	if err != nil {
 		return err
@@ -404,7 +415,12 @@ func runPerf(ctx context.Context, io streams, f *perfFlags, server string, cmd *
 	p := newProgress(io, f.progress)
 	out := f.printer(io.out, c, dev.Addr().String(), f.gidIndex)
 	c.OnRefused = refused(io)
-	c.OnStart = out.start
+	c.OnStart = func(s perftest.Setup) {
+		if s.Secured != nil {
+			fmt.Fprintf(io.err, "secured: packets by %v, keys by %s with %s\n", s.Secured.Packets, tls.VersionName(s.Secured.TLS.Version), peerOf(s.Secured.TLS))
+		}
+		out.start(s)
+	}
 	c.OnResult = func(r perftest.Result) {
 		p.clear()
 		out.result(r)
