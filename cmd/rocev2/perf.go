@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"math"
@@ -39,8 +38,7 @@ With -z the two sides exchange addresses over a queue pair of the connection
 manager instead of TCP, and with -R the connection manager connects all of them.
 
 With --tls-cert, --tls-key and --tls-ca on both sides, or with --psk, the run is
-secured, over RC and XRC: the two sides authenticate each other by TLS 1.3, and
-all packets are encrypted. What cannot be secured is an error (docs/secure.md).
+secured, over RC and XRC: by TLS 1.3, and all packets encrypted (docs/secure.md).
 
 With --sport, the packets that this side sends can take another path through a
 network that spreads flows (ECMP). Two rocev2 sides recognise each other, so
@@ -393,10 +391,9 @@ func runPerf(ctx context.Context, io streams, f *perfFlags, server string, cmd *
 	if err != nil {
 		return err
 	}
-	if c.TLS, err = f.tls.config(server); err != nil {
+	if c.TLS, err = f.tls.of(&f.inspect, server); err != nil {
 		return err
 	}
-	f.inspect.seals = c.TLS != nil
 	in, err := f.inspect.begin(io)
 	if err != nil {
 		return err
@@ -415,12 +412,7 @@ func runPerf(ctx context.Context, io streams, f *perfFlags, server string, cmd *
 	p := newProgress(io, f.progress)
 	out := f.printer(io.out, c, dev.Addr().String(), f.gidIndex)
 	c.OnRefused = refused(io)
-	c.OnStart = func(s perftest.Setup) {
-		if s.Secured != nil {
-			fmt.Fprintf(io.err, "secured: packets by %v, keys by %s with %s\n", s.Secured.Packets, tls.VersionName(s.Secured.TLS.Version), peerOf(s.Secured.TLS))
-		}
-		out.start(s)
-	}
+	c.OnStart = func(s perftest.Setup) { tellSecured(io, s.Secured); out.start(s) }
 	c.OnResult = func(r perftest.Result) {
 		p.clear()
 		out.result(r)

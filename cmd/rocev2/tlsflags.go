@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gosoftroce/rocev2/internal/tlsfiles"
+	"github.com/gosoftroce/rocev2/programs/interop/perftest"
 	"github.com/gosoftroce/rocev2/rdma/secure"
 )
 
@@ -31,6 +32,13 @@ func (f *tlsFlags) register(cmd *cobra.Command) {
 
 // wanted reports whether the connection is to be secured.
 func (f *tlsFlags) wanted() bool { return f.files.Given() || f.serverName != "" }
+
+// of is config for a command whose device has the flags of an inspector.
+func (f *tlsFlags) of(i *inspectFlags, server string) (*tls.Config, error) {
+	c, err := f.config(server)
+	i.seals = c != nil
+	return c, err
+}
 
 // config returns the configuration of a client of a server, or of a server if
 // that is "". It is nil if nothing is to be secured.
@@ -79,6 +87,13 @@ func (f *tlsFlags) nameOf(server string) string {
 		return a.WithZone("").String()
 	}
 	return host
+}
+
+// tellSecured says how a run is secured, if it is.
+func tellSecured(io streams, s *perftest.Secured) {
+	if s != nil {
+		fmt.Fprintf(io.err, "secured: packets by %v, keys by %s with %s\n", s.Packets, tls.VersionName(s.TLS.Version), peerOf(s.TLS))
+	}
 }
 
 // peerOf says in words with whom a handshake has shown a connection to be.
