@@ -21,7 +21,7 @@ const MinPSK = 16
 
 // ErrOtherPSK is the error of a handshake whose peer does not have the secret
 // of PSK.
-var ErrOtherPSK = errors.New("the peer has another pre-shared secret")
+var ErrOtherPSK = errors.New("the peer does not have the pre-shared secret of this side")
 
 // PSK returns a configuration for both sides, dialler and listener, that takes
 // those peers that have the same secret, and no others: for tests, and for a

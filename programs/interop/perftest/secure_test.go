@@ -129,9 +129,9 @@ func TestNotSecured(t *testing.T) {
 		"client's has expired":    {old.server, old.client, "has expired", "as expired"},
 		"server's has expired":    {stale.server, stale.client, "the peer refuses the certificate", "has expired"},
 		"server's is for another": {elsewhere.server, elsewhere.client, "the peer refuses the certificate", "for another name"},
-		"another secret":          {shared(t, "sixteen bytes at least"), shared(t, "sixteen bytes, another"), "the pre-shared secret, of this side", "another pre-shared secret"},
+		"another secret":          {shared(t, "sixteen bytes at least"), shared(t, "sixteen bytes, another"), "the pre-shared secret, of this side", "does not have the pre-shared secret"},
 		"secret and certificates": {shared(t, "sixteen bytes at least"), good.client, "the peer refuses the certificate", "for another name"},
-		"certificates and secret": {good.server, shared(t, "sixteen bytes at least"), "the peer refuses the certificate", "another pre-shared secret"},
+		"certificates and secret": {good.server, shared(t, "sixteen bytes at least"), "the peer refuses the certificate", "does not have the pre-shared secret"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -34,7 +34,7 @@ func TestErrorsNameTheLine(t *testing.T) {
 		{"unknown table", "\n[logg]\nlevel = \"info\"", "test.toml:2", "do you mean log?"},
 		{"unknown key", "[log]\n# level\nlevl = \"info\"", "test.toml:3: log.levl", "[log] has level, format (do you mean level?)"},
 		{"unknown key of the second table", "[[region]]\nname = \"a\"\nsize = 1\n[[region]]\nname = \"b\"\nsize = 1\nacces = \"read-only\"", "test.toml:7: region.acces", "do you mean access?"},
-		{"key far from all", "colour = 1", "test.toml:1: colour", "a configuration has drain, congestion, strict, profile, log, admin, device, region, targets, programs, capture"},
+		{"key far from all", "colour = 1", "test.toml:1: colour", "a configuration has drain, congestion, strict, profile, log, admin, tls, device, region, targets, programs, capture"},
 		{"type", "drain = 10", "test.toml:1: drain", `a time in quotes, such as "10s", not 10`},
 		{"time", "drain = \"ten\"", "test.toml:1: drain", `"ten" is not a time`},
 		{"long time", "drain = \"1h\"", "test.toml:1: drain", "between 0s and 10m"},
