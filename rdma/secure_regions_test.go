@@ -140,7 +140,7 @@ func TestPSK(t *testing.T) {
 		n.listen(t, lc)
 		c := must1[*Conn](t)(n.dial(t, mine))
 		echo(t, c, secretText)
-		if got := regionsOf(t, c); !slices.Equal(got, []string{"sealed"}) { // nobody has verified the name
+		if got := regionsOf(t, c); !slices.Equal(got, []string{"sealed"}) { // no authority has verified the name
 			t.Errorf("a client with a secret sees %q", got)
 		}
 		if _, err := n.dial(t, other); !errors.Is(err, secure.ErrOtherPSK) {

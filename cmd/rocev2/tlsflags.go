@@ -96,7 +96,7 @@ func tellSecured(io streams, s *perftest.Secured) {
 	}
 }
 
-// peerOf says in words with whom a handshake has shown a connection to be.
+// peerOf names the peer, as the handshake has shown it.
 func peerOf(state *tls.ConnectionState) string {
 	switch names := secure.Names(state); {
 	case len(names) > 0:

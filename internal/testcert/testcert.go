@@ -44,7 +44,7 @@ func (a *Authority) Issue(t testing.TB, name, addr string) tls.Certificate {
 	return a.IssueFor(t, Subject{CN: name, Addr: addr})
 }
 
-// Subject is who a certificate is for.
+// Subject is what a certificate is for.
 type Subject struct {
 	CN      string // common name
 	Addr    string // IP address; "": none

@@ -30,13 +30,13 @@ var ErrOtherPSK = errors.New("the peer does not have the pre-shared secret of th
 // The secret gives an Ed25519 key (HKDF-SHA-256, RFC 5869). Each side presents
 // a certificate that this key has signed itself, and takes that public key
 // alone. So the handshake is that of TLS 1.3 with both sides authenticated: its
-// keys are new each time, and who learns the secret later cannot read what was
-// recorded before.
+// keys are new each time, and the secret alone does not open what was recorded
+// before.
 //
-// All who have the secret can pass for each other. Who connects, or is
-// connected to, sees the public key and can try secrets against it without any
-// further packet. So the secret is of random bytes, such as 32 bytes of
-// crypto/rand, and not a password: PSK takes none below MinPSK bytes.
+// All that have the secret can pass for each other. A host that connects, or
+// that is connected to, sees the public key and can try secrets against it
+// without any further packet. So the secret is of random bytes, such as 32
+// bytes of crypto/rand, and not a password: PSK takes none below MinPSK bytes.
 func PSK(secret []byte) (*tls.Config, error) {
 	if len(secret) < MinPSK {
 		return nil, fmt.Errorf("a pre-shared secret of %d bytes: it has at least %d, of random bytes", len(secret), MinPSK)
@@ -72,7 +72,7 @@ func PSK(secret []byte) (*tls.Config, error) {
 }
 
 // selfSigned returns the certificate of a key. It is the same on both sides, as
-// nothing in it is random, and nobody looks at more of it than the key.
+// nothing in it is random, and no side looks at more of it than the key.
 func selfSigned(key crypto.Signer) (tls.Certificate, error) {
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "rocev2 psk"},
