@@ -3,15 +3,20 @@ package perftest
 import (
 	"context"
 	"crypto/tls"
+	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/gosoftroce/rocev2/fabric"
 	"github.com/gosoftroce/rocev2/internal/testcert"
 	"github.com/gosoftroce/rocev2/programs/interop"
 	"github.com/gosoftroce/rocev2/programs/interop/internal/testpair"
 	"github.com/gosoftroce/rocev2/rdma/secure"
+	"github.com/gosoftroce/rocev2/transport/fault"
 	"github.com/gosoftroce/rocev2/verbs"
 	"github.com/gosoftroce/rocev2/verbs/verbstest"
 )
@@ -211,6 +216,64 @@ func TestSecuredConfig(t *testing.T) {
 		c.cfg.TLS = e.client
 		if err := c.cfg.Check(c.dev); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: %v, want %q", c.cfg.Service, err, c.want)
+		}
+	}
+}
+
+// TestSecuredWithFaults has the network of a secured run lose, repeat, reorder
+// and damage packets, by the rules of package fault, on both sides.
+func TestSecuredWithFaults(t *testing.T) {
+	t.Parallel()
+	one := shared(t, "sixteen bytes at least")
+	for _, action := range []fault.Action{fault.Drop, fault.Duplicate, fault.Corrupt, fault.Reorder, fault.Delay} {
+		for _, direction := range []fault.Direction{fault.Tx, fault.Rx} {
+			t.Run(fmt.Sprint(action, direction), func(t *testing.T) {
+				t.Parallel()
+				sw := fabric.NewSwitch(fabric.Config{Port: fabric.PortConfig{RecvBuffer: testpair.Buffer}})
+				open := func(addr string) (*verbs.Device, *fault.Link) {
+					port, err := sw.Attach(netip.MustParseAddr(addr))
+					if err != nil {
+						t.Fatal(err)
+					}
+					l := fault.New(port, 1, fault.Rule{Action: action, Direction: direction, Every: 20, Distance: 2, Delay: time.Millisecond})
+					dev, err := verbs.OpenLink(l, sealing.Device)
+					if err != nil {
+						t.Fatal(err)
+					}
+					t.Cleanup(func() { dev.Close() })
+					return dev, l
+				}
+				a, first := open("192.0.2.1")
+				b, second := open("192.0.2.2")
+				sc, cc := testpair.Connections(t)
+				cfg := patient(Config{Test: Test{Write, Bandwidth}, Size: 20000, Iterations: 300, TLS: one})
+				cfg.Timeout = 12
+				done := make(chan error, 1)
+				go func() {
+					_, err := Run(t.Context(), a, sc, interop.Server, cfg)
+					done <- err
+				}()
+				if _, err := Run(t.Context(), b, cc, interop.Client, cfg); err != nil {
+					t.Error(err)
+				}
+				if err := <-done; err != nil {
+					t.Error(err)
+				}
+				hits := uint64(0)
+				for _, f := range []*fault.Link{first, second} {
+					tx, rx := f.Counts()
+					for _, n := range []fault.Counts{tx, rx} {
+						hits += n.Dropped + n.Duplicated + n.Corrupted + n.Reordered + n.Delayed
+					}
+				}
+				if hits == 0 {
+					t.Error("no packet was hit")
+				}
+				x, y := a.SealCounters(), b.SealCounters()
+				if action == fault.Corrupt && x.Forged+y.Forged == 0 || action == fault.Duplicate && x.Replays+y.Replays == 0 {
+					t.Errorf("%+v, %+v", x, y)
+				}
+			})
 		}
 	}
 }
