@@ -7,16 +7,43 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strings"
+	"unicode"
 )
 
 // Explain adds to what has ended a handshake what it means for those who run
-// the two sides. errors.Is and errors.As find the cause.
+// the two sides. errors.Is and errors.As find the cause. The text is short and
+// can be printed, whatever the names in the certificate of a peer are.
 func Explain(err error) error {
-	if why := meaning(err); why != "" {
-		return fmt.Errorf("%s: %w", why, err)
+	if err == nil {
+		return nil
 	}
-	return err
+	if why := meaning(err); why != "" {
+		return fmt.Errorf("%s: %w", why, printable{err})
+	}
+	return printable{err}
 }
+
+// printable is an error whose text a peer may have had a part in.
+type printable struct{ error }
+
+// maxText is how many bytes of such a text are shown.
+const maxText = 400
+
+func (p printable) Error() string {
+	text := strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, p.error.Error())
+	if len(text) > maxText {
+		text = strings.ToValidUTF8(text[:maxText], "") + " ..."
+	}
+	return text
+}
+
+func (p printable) Unwrap() error { return p.error }
 
 func meaning(err error) string {
 	var (

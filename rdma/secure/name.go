@@ -72,16 +72,21 @@ func Names(state *tls.ConnectionState) []Name {
 		return nil
 	}
 	var list []Name
+	add := func(s string) { // what ParseName does not take is on no list
+		if n, err := ParseName(s); err == nil {
+			list = append(list, n)
+		}
+	}
 	c := state.PeerCertificates[0]
 	if cn := commonName(c); cn != "" {
-		list = append(list, Name(prefixCN+cn))
+		add(prefixCN + cn)
 	}
 	for _, d := range c.DNSNames {
-		list = append(list, Name(prefixDNS+d))
+		add(prefixDNS + d)
 	}
 	for _, u := range c.URIs {
-		if s := u.String(); u.Scheme != "" && u.Host != "" {
-			list = append(list, Name(s))
+		if s := u.String(); strings.Contains(s, schemeEnd) {
+			add(s)
 		}
 	}
 	return list
