@@ -18,6 +18,17 @@ func (q *QP) Accept() error {
 	})
 }
 
+// OnlySealed has q, which accepts sealed packets, take no others any more.
+func (q *QP) OnlySealed() error {
+	return q.secure(func(*shard) error {
+		if q.core.Security() == engine.SecurityClear {
+			return errors.New("hca: a queue pair accepts sealed packets before it takes them alone")
+		}
+		q.core.OnlySealed()
+		return nil
+	})
+}
+
 // Seal has packets of q, which is connected and accepts sealed ones, leave with
 // a security association of the link from now on.
 func (q *QP) Seal(spi uint32) error {

@@ -33,7 +33,7 @@ func (c *core) answer() {
 	}
 	reply := dirReply{op: asked.req.op, tag: asked.req.tag, status: dirUnknown}
 	if d := c.hub.exports; d != nil {
-		d.answer(c.client, asked.req, &reply)
+		d.answer(asker{c.client, c.secured.names()}, asked.req, &reply)
 	}
 	b, err := c.hub.take()
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/gosoftroce/rocev2/rdma/secure"
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
@@ -42,12 +43,22 @@ type Region struct {
 	Persistent bool
 
 	// Allow says which clients may have the region: those with an address
-	// in one of these. None means all clients.
+	// in one of these, and those of AllowNames. None of both means all
+	// clients.
 	//
 	// Others do not learn the key of the region. A client can pass a key on
 	// to another client of the same listener: where that matters, give
-	// each a listener of its own.
+	// each a listener of its own. A client whose connection is not secured
+	// reaches no region that is Secured with a key that was passed on.
 	Allow []netip.Prefix
+
+	// AllowNames says which clients may have the region by a name that
+	// their certificate has. The region is Secured then.
+	AllowNames []secure.Name
+
+	// Secured lets clients alone have the region whose connection is
+	// secured: see ListenConfig.TLS, which the listener needs then.
+	Secured bool
 }
 
 // ErrExported: the listener exports a region of that name already.
@@ -69,6 +80,7 @@ type directory struct {
 type exported struct {
 	entry dirEntry
 	allow []netip.Prefix
+	names []secure.Name
 	mr    *verbs.MR
 }
 
@@ -107,7 +119,7 @@ func (d *directory) export(name string, r Region) (*verbs.MR, error) {
 	m := mr.Remote()
 	d.regions = slices.Insert(d.regions, i, &exported{
 		entry: dirEntry{addr: m.Addr, size: m.Length, rkey: uint32(m.RKey), rights: rights, name: name},
-		allow: plainPrefixes(r.Allow), mr: mr,
+		allow: plainPrefixes(r.Allow), names: slices.Clone(r.AllowNames), mr: mr,
 	})
 	d.some.Store(true)
 	return mr, nil
@@ -189,13 +201,21 @@ func plainPrefixes(list []netip.Prefix) (plain []netip.Prefix) {
 	return plain
 }
 
-func (e *exported) allows(client netip.Addr) bool {
-	client = client.WithZone("") // a prefix has none
-	return len(e.allow) == 0 || slices.ContainsFunc(e.allow, func(p netip.Prefix) bool { return p.Contains(client) })
+// asker is a client as access lists see it.
+type asker struct {
+	addr  netip.Addr
+	names []secure.Name
+}
+
+func (e *exported) allows(a asker) bool {
+	addr := a.addr.WithZone("") // a prefix has none
+	return len(e.allow)+len(e.names) == 0 ||
+		slices.ContainsFunc(e.allow, func(p netip.Prefix) bool { return p.Contains(addr) }) ||
+		slices.ContainsFunc(e.names, func(n secure.Name) bool { return slices.Contains(a.names, n) })
 }
 
 // answer answers a request of a client.
-func (d *directory) answer(client netip.Addr, req dirRequest, reply *dirReply) {
+func (d *directory) answer(client asker, req dirRequest, reply *dirReply) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	i, found := slices.BinarySearchFunc(d.regions, req.name, byName)
@@ -211,7 +231,7 @@ func (d *directory) answer(client netip.Addr, req dirRequest, reply *dirReply) {
 			reply.entries = []dirEntry{d.regions[i].entry}
 		}
 		if d.asked != nil {
-			d.asked(client, req.name, reply.status == dirOK)
+			d.asked(client.addr, req.name, reply.status == dirOK)
 		}
 	case dirList:
 		if found {

@@ -1,6 +1,8 @@
 package rdma
 
 import (
+	"errors"
+
 	"github.com/gosoftroce/rocev2/memreg/mapping"
 	"github.com/gosoftroce/rocev2/verbs"
 )
@@ -15,9 +17,9 @@ func (l *Listener) Export(name string, r Region) (*verbs.MR, error) {
 	return mr, nil
 }
 
-// export exports a region on each device: the memory is one, and each device
-// has a key of its own for it. Fresh memory of several is the listener's, since
-// a device that is closed takes its own with it.
+// export exports a region at each door where it may be had: the memory is one,
+// and each door has a key of its own for it. Fresh memory of several doors is
+// the listener's, since a device that is closed takes its own with it.
 func (l *Listener) export(name string, r Region) (first *verbs.MR, err error) {
 	l.exporting.Lock()
 	defer l.exporting.Unlock()
@@ -28,7 +30,14 @@ func (l *Listener) export(name string, r Region) (first *verbs.MR, err error) {
 		}
 		r.Memory = fresh.Data()
 	}
+	onlySecured := r.Secured || len(r.AllowNames) > 0
+	if onlySecured && l.cfg.TLS == nil {
+		return nil, errors.New("a region for secured connections alone, and the listener has no TLS configuration")
+	}
 	for i, d := range l.doors {
+		if onlySecured && !d.secured {
+			continue
+		}
 		mr, err := d.exports.export(name, r)
 		if err != nil {
 			unexport(l.doors[:i], name)
@@ -37,7 +46,7 @@ func (l *Listener) export(name string, r Region) (first *verbs.MR, err error) {
 			}
 			return nil, err
 		}
-		if i == 0 {
+		if first == nil {
 			first = mr
 		}
 	}
@@ -65,12 +74,21 @@ func (l *Listener) Unexport(name string) error {
 	return nil
 }
 
-// unexport ends the export on devices.
+// unexport ends the export at those of the doors that have it.
 func unexport(doors []*door, name string) (err error) {
+	none := true
 	for _, d := range doors {
-		if e := d.exports.unexport(name); err == nil {
+		e := d.exports.unexport(name)
+		if errors.Is(e, ErrUnknownRegion) {
+			continue
+		}
+		none = false
+		if err == nil {
 			err = e
 		}
+	}
+	if none {
+		return ErrUnknownRegion
 	}
 	return err
 }

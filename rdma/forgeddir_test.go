@@ -60,7 +60,7 @@ func TestAccessLists(t *testing.T) {
 		{"fe80::/10", "2001:db8::1", false},
 	} {
 		e := exported{allow: plainPrefixes([]netip.Prefix{netip.MustParsePrefix(c.prefix)})}
-		if got := e.allows(netip.MustParseAddr(c.client)); got != c.want {
+		if got := e.allows(asker{addr: netip.MustParseAddr(c.client)}); got != c.want {
 			t.Errorf("%s for %s: %v", c.prefix, c.client, got)
 		}
 	}

@@ -25,27 +25,30 @@ func (l *Listener) greet(greets bool) {
 
 // reply implements cm.Greeter.
 func (l *Listener) reply(g *cm.Greeting) (cm.AcceptConfig, error) {
-	_, native, err := l.admit(g.Remote.Addr().Unmap(), g.PrivateData)
+	h, native, err := l.admit(g.Remote.Addr().Unmap(), g.PrivateData)
+	if err != nil {
+		return cm.AcceptConfig{}, err
+	}
 	private := l.cfg.PrivateData
 	if native {
-		private = l.hello(private)
+		private = l.hello(h.secured, private)
 	}
-	return l.acceptConfig(private), err
+	return acceptConfig(h.secured, private), nil
 }
 
 // acceptConfig says how a connection is accepted.
-func (l *Listener) acceptConfig(private []byte) cm.AcceptConfig {
+func acceptConfig(secured bool, private []byte) cm.AcceptConfig {
 	c := cm.AcceptConfig{PrivateData: private}
-	if l.cfg.TLS != nil {
+	if secured {
 		c.Access = secure.Access
 	}
 	return c
 }
 
 // hello returns what this side says of itself to a native peer, and private.
-func (l *Listener) hello(private []byte) []byte {
-	d := l.doors[0] // as all others
-	h := hello{secured: l.cfg.TLS != nil, regions: d.exports.some.Load(), credits: baseWindow, size: uint32(d.hub.size), user: private}
+func (l *Listener) hello(secured bool, private []byte) []byte {
+	d := l.door(nil, secured) // as those of all devices
+	h := hello{secured: secured, regions: d.exports.some.Load(), credits: baseWindow, size: uint32(d.hub.size), user: private}
 	return h.encode()
 }
 
@@ -56,7 +59,7 @@ func (l *Listener) admit(client netip.Addr, private []byte) (h hello, native boo
 	}
 	switch {
 	case err != nil:
-	case l.cfg.TLS != nil && !h.secured:
+	case l.cfg.TLS != nil && !h.secured && l.cfg.AdmitClear == nil:
 		err = errOnlySecured
 	case l.cfg.TLS == nil && h.secured:
 		err = ErrNotSecured
@@ -64,6 +67,9 @@ func (l *Listener) admit(client netip.Addr, private []byte) (h hello, native boo
 		err = &RejectedError{Reason: cm.ReasonNoResources}
 	case l.cfg.Admit != nil:
 		err = l.cfg.Admit(client, !native)
+	}
+	if err == nil && l.cfg.AdmitClear != nil && !h.secured {
+		err = l.cfg.AdmitClear(client)
 	}
 	return h, native, err
 }

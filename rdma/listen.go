@@ -56,6 +56,12 @@ type ListenConfig struct {
 	// ClientAuth and VerifyConnection say which peers there may be.
 	TLS *tls.Config
 
+	// AdmitClear, if set, has peers without TLS taken, too, beside those
+	// whose connections are secured: it is asked about each as Admit is,
+	// which comes first. Such a peer gets regions that are not Secured
+	// alone. It needs TLS.
+	AdmitClear func(client netip.Addr) error
+
 	// OnNotSecured, if set, is called when the handshake of a client has
 	// failed: Accept passes such a client over. It must return at once.
 	OnNotSecured func(client net.Addr, err error)
@@ -123,7 +129,7 @@ const maxDepth = 4096
 // Listener takes connections. Its methods may be called from any goroutine.
 type Listener struct {
 	cfg   ListenConfig
-	doors []*door // one for each device
+	doors []*door // one for each device; with AdmitClear two: in clear, then secured
 	cm    *cm.Listeners
 	conns atomic.Int64
 
@@ -139,13 +145,6 @@ type Listener struct {
 
 	exporting sync.Mutex // regions are the same on each device
 	fresh     map[string]*mapping.Mapping
-}
-
-// door is what a listener has of one device.
-type door struct {
-	hub     *hub
-	ref     *devices.Ref // nil: the device is the program's
-	exports directory
 }
 
 // Listen takes connections on local addresses: "192.0.2.1:7471",
@@ -176,6 +175,9 @@ func (lc *ListenConfig) listen(ctx context.Context, addr string) (*Listener, err
 	}
 	if lc.TLS != nil && lc.Foreign {
 		return nil, errors.New("TLS is for peers that speak the protocol of this package, and they are said to be Foreign")
+	}
+	if lc.AdmitClear != nil && lc.TLS == nil {
+		return nil, errors.New("AdmitClear is for listeners with TLS: without, all peers are in clear")
 	}
 	t, err := tuningOf(lc.MessageSize, lc.Depth, lc.KeepAlive)
 	if err != nil {
@@ -214,11 +216,7 @@ func (l *Listener) start(place *devices.Place, t tuning) error {
 		return err
 	}
 	for i, dev := range devs {
-		d := &door{ref: refs[i]}
-		l.doors = append(l.doors, d)
-		if d.hub, err = newHub(dev, t, &d.exports); err == nil {
-			d.exports.pd, d.exports.asked = d.hub.pd, l.cfg.OnRegion
-		} else {
+		if err := l.openDoors(dev, refs[i], t); err != nil {
 			for _, r := range refs[i+1:] {
 				r.Release()
 			}
@@ -241,27 +239,6 @@ func (l *Listener) Addr() net.Addr { return l.cm.Addr() }
 
 // Addrs returns the addresses that the listener is on, those of its devices.
 func (l *Listener) Addrs() []net.Addr { return l.cm.Addrs() }
-
-// Device returns the device that the listener uses, of several the first.
-func (l *Listener) Device() *verbs.Device { return l.doors[0].hub.dev }
-
-// Devices returns the devices that the listener uses.
-func (l *Listener) Devices() (devs []*verbs.Device) {
-	for _, d := range l.doors {
-		devs = append(devs, d.hub.dev)
-	}
-	return devs
-}
-
-// hub returns what the connections of a device share.
-func (l *Listener) hub(dev *verbs.Device) *hub {
-	for _, d := range l.doors {
-		if d.hub.dev == dev {
-			return d.hub
-		}
-	}
-	return nil
-}
 
 // Accept waits for the next connection. From the first call on the listener
 // answers requests itself, at once: nothing is made for a peer before it has
@@ -350,20 +327,11 @@ func (l *Listener) Close() error {
 	}
 	wg.Wait()
 	l.accepting.Wait()
-	for _, d := range l.doors {
+	for _, d := range slices.Backward(l.doors) { // the first of a device has its reference
 		d.close()
 	}
 	l.dropMemory()
 	return nil
-}
-
-func (d *door) close() {
-	if d.hub != nil {
-		d.hub.close()
-	}
-	if d.ref != nil {
-		d.ref.Release()
-	}
 }
 
 // Request is a peer's wish for a connection. Answer it once, by Accept or
@@ -433,7 +401,7 @@ func (r *Request) accept(ctx context.Context, private []byte) (*Conn, error) {
 		c.Close()
 		return nil, errClosed
 	}
-	if l.cfg.TLS == nil {
+	if !r.hello.secured {
 		return c, nil
 	}
 	if err := l.secure(ctx, c); err != nil {
@@ -458,7 +426,7 @@ func (l *Listener) enter() bool {
 // connect makes the connection, or rejects the request.
 func (r *Request) connect(ctx context.Context, private []byte) (*Conn, error) {
 	l := r.l
-	c, err := newNumbered(l.hub(r.req.Device()), r.req.QPN())
+	c, err := newNumbered(l.door(r.req.Device(), r.hello.secured).hub, r.req.QPN())
 	if err != nil {
 		r.req.RejectReason(cm.ReasonNoResources, nil)
 		return nil, err
@@ -472,12 +440,12 @@ func (r *Request) connect(ctx context.Context, private []byte) (*Conn, error) {
 		return nil, err
 	}
 	if r.native {
-		private = l.hello(private)
+		private = l.hello(r.hello.secured, private)
 	}
-	if l.cfg.TLS != nil {
+	if r.hello.secured {
 		c.core.secured = &secured{}
 	}
-	conn, err := r.req.Accept(ctx, c.core.qp, l.acceptConfig(private))
+	conn, err := r.req.Accept(ctx, c.core.qp, acceptConfig(r.hello.secured, private))
 	if err != nil {
 		c.discard()
 		return nil, err

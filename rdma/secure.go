@@ -32,7 +32,15 @@ func (c *Conn) ConnectionState() (tls.ConnectionState, bool) {
 // secured is what a connection that is secured has beside others.
 type secured struct {
 	open  bool                // the peer may do what it may; guarded by the connection's mu
-	state tls.ConnectionState // set before the program has the connection
+	state tls.ConnectionState // set with open
+}
+
+// names returns those of the peer's certificate.
+func (s *secured) names() []secure.Name {
+	if s == nil {
+		return nil
+	}
+	return secure.Names(&s.state)
 }
 
 // securing reports whether a handshake is under way, so that the peer may do
@@ -41,16 +49,16 @@ func (c *core) securing() bool { return c.secured != nil && !c.secured.open }
 
 // secure secures a connection that was dialled.
 func (d *Dialer) secure(ctx context.Context, c *Conn, addr string) error {
-	state, err := secure.Client(ctx, toSecure(ctx, c), d.TLS, addr)
-	return isSecured(c, &state, err)
+	_, err := secure.Client(ctx, toSecure(ctx, c), d.TLS, addr)
+	return isSecured(c, err)
 }
 
 // secure secures a connection that was accepted.
 func (l *Listener) secure(ctx context.Context, c *Conn) error {
 	timed, cancel := context.WithTimeout(ctx, secure.Time)
 	defer cancel()
-	state, err := secure.Server(timed, toSecure(timed, c), l.cfg.TLS)
-	err = isSecured(c, &state, err)
+	_, err := secure.Server(timed, toSecure(timed, c), l.cfg.TLS)
+	err = isSecured(c, err)
 	if err != nil && ctx.Err() == nil && l.cfg.OnNotSecured != nil { // else this side has given it up
 		l.cfg.OnNotSecured(c.RemoteAddr(), err)
 	}
@@ -59,9 +67,9 @@ func (l *Listener) secure(ctx context.Context, c *Conn) error {
 
 // toSecure returns a connection for package secure.
 func toSecure(ctx context.Context, c *Conn) secure.Conn {
-	return secure.Conn{Conn: &messages{c: c, ctx: ctx}, QP: c.core.qp, Open: func() error {
+	return secure.Conn{Conn: &messages{c: c, ctx: ctx}, QP: c.core.qp, Open: func(state *tls.ConnectionState) error {
 		c.core.mu.Lock()
-		c.core.secured.open = true
+		c.core.secured.open, c.core.secured.state = true, *state
 		c.core.mu.Unlock()
 		return c.core.qp.Modify(&verbs.Attr{Access: openAccess}, verbs.AttrAccess)
 	}}
@@ -72,11 +80,10 @@ const openAccess = verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic | v
 
 // isSecured takes what has become of a handshake. What has ended the connection
 // says more than what TLS makes of it.
-func isSecured(c *Conn, state *tls.ConnectionState, err error) error {
+func isSecured(c *Conn, err error) error {
 	over := c.Err()
 	switch {
 	case err == nil:
-		c.core.secured.state = *state
 		return over
 	case over != nil && !errors.Is(err, over) && !errors.Is(over, errClosed):
 		return fmt.Errorf("%w (%w)", over, err)

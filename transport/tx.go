@@ -116,6 +116,15 @@ func (b *TxBatch) Packet(i int) (data []byte, p *Path) {
 	return b.arena[k.off : k.off+k.n : k.off+k.n], k.path
 }
 
+// ToCommit returns what Commit was given of packet i, and its path.
+func (b *TxBatch) ToCommit(i int) (data []byte, p *Path) {
+	if b.whole {
+		data, _ = b.Sealed(i)
+		return data, b.pkts[i].path
+	}
+	return b.Packet(i)
+}
+
 // Sealed returns packet i from BTH to ICRC and the IPv4 Identification that it
 // was sealed with. It is valid after Seal.
 func (b *TxBatch) Sealed(i int) (data []byte, ipID uint16) {
@@ -138,10 +147,14 @@ func (b *TxBatch) Damaged(r *Run) bool {
 	return false
 }
 
-// CopyPacket adds a copy of packet i of src, its damage included. It reports
-// false when the batch is full.
+// NeedsNoICRC reports whether the batch is one of NewSealedBatch, or a view of
+// one.
+func (b *TxBatch) NeedsNoICRC() bool { return b.whole }
+
+// CopyPacket adds a copy of packet i of src, which is a batch of the same kind,
+// its damage included. It reports false when the batch is full.
 func (b *TxBatch) CopyPacket(src *TxBatch, i int) bool {
-	data, p := src.Packet(i)
+	data, p := src.ToCommit(i)
 	if b.off+len(data)+rocev2.ICRCLen > len(b.arena) {
 		return false
 	}

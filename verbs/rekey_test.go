@@ -343,8 +343,8 @@ func TestGoodputWhileSealed(t *testing.T) {
 }
 
 // TestRekeyBesideClose has programs that want new keys all the time, from
-// goroutines of their own, while there is traffic, and while queue pairs go back
-// to RESET, have other keys, and are closed.
+// goroutines of their own, while there is traffic, and while queue pairs go
+// back to RESET, have other keys, and are closed.
 func TestRekeyBesideClose(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

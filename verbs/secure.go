@@ -133,6 +133,17 @@ func (s *Sealing) Seal(a Association) error {
 	return nil
 }
 
+// OnlySealed has the queue pair, which accepts sealed packets, take none in
+// clear from now on, and not only after the first sealed one: for programs that
+// have agreed on keys by other means than the queue pair, before anything was
+// sent.
+func (s *Sealing) OnlySealed() error {
+	if err := s.core.OnlySealed(); err != nil {
+		return fmt.Errorf("verbs: queue pair %v: %w", s.core.QPN(), err)
+	}
+	return nil
+}
+
 // State returns what packets the queue pair takes.
 func (s *Sealing) State() Security { return s.core.Security() }
 

@@ -25,7 +25,7 @@ type devinfoFlags struct {
 
 // open opens the device to look at it: at another port if some process has it.
 func (f *devinfoFlags) open(addr netip.Addr) (*verbs.Device, error) {
-	dev, err := openPlain(addr)
+	dev, err := verbs.OpenAddr(addr, verbs.Config{Sealing: true})
 	if !errors.Is(err, syscall.EADDRINUSE) {
 		return dev, err
 	}
@@ -36,7 +36,7 @@ func (f *devinfoFlags) open(addr netip.Addr) (*verbs.Device, error) {
 	port := free.LocalAddr().(*net.UDPAddr).Port
 	free.Close()
 	f.inUse = true
-	return verbs.OpenAddr(addr, verbs.Config{Port: uint16(port)})
+	return verbs.OpenAddr(addr, verbs.Config{Port: uint16(port), Sealing: true})
 }
 
 func newDevinfo(io streams) *cobra.Command {
@@ -73,6 +73,8 @@ func printDevice(io streams, dev *verbs.Device, f devinfoFlags) error {
 	p := dev.QueryPort()
 	p.UDPPort = verbs.UDPPort
 	device, port, gids := deviceAttrs(dev), portAttrs(p), dev.GIDs()
+	sealed := dev.SealedMTU(dev.Addr())
+	port.long("sealed_mtu", sealed.Bytes(), "%d (%d), of secured connections", sealed.Bytes(), sealed)
 	port.long("in_use", f.inUse, "%s", yes(f.inUse))
 	if f.json {
 		port.add("gids", gidList(gids), "")

@@ -37,6 +37,7 @@ type inspectFlags struct {
 	shm    bool
 	cc     string
 	flags  *pflag.FlagSet
+	seals  bool // the device can seal packets: the command's connection is to be secured
 }
 
 func (f *inspectFlags) register(cmd *cobra.Command) {
@@ -100,6 +101,8 @@ func (f *inspectFlags) begin(s streams) (*inspector, error) {
 		return nil, usagef("--stats=%s: write --stats or --stats=json", f.stats)
 	case f.tclass < 0 || f.tclass > 255:
 		return nil, usagef("--tclass %d: a traffic class is a number from 0 to 255", f.tclass)
+	case f.shm && f.seals:
+		return nil, usagef("--shm: packets through shared memory are not sealed: a secured connection goes without")
 	case verbs.CheckCongestion(f.cc) != nil:
 		return nil, usagef("--congestion: %w", verbs.CheckCongestion(f.cc))
 	case f.pcap == "" && f.flags.Changed("pcap"):
@@ -143,7 +146,7 @@ func isTerminal(w io.Writer) bool {
 // open opens the device, with what the flags ask for between it and its socket.
 // The capture is next to the socket: it shows what a capture on the wire would.
 func (i *inspector) open(addr netip.Addr) (dev *verbs.Device, err error) {
-	cfg := verbs.Config{SharedMemory: i.flags.shm, Congestion: i.flags.cc}
+	cfg := verbs.Config{SharedMemory: i.flags.shm, Congestion: i.flags.cc, Sealing: i.flags.seals}
 	if i.trace != nil {
 		cfg.Trace = i.trace
 	}

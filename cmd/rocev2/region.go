@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -25,6 +26,7 @@ import (
 type regionFlags struct {
 	device  string
 	timeout time.Duration
+	tls     tlsFlags
 	inspect inspectFlags
 }
 
@@ -36,7 +38,10 @@ func newRegion(io streams) *cobra.Command {
 and update it by RDMA: the daemon's processor does not touch the data.
 
 HOST is an address or a name, with :PORT if the daemon does not use port ` + strconv.Itoa(config.DefaultRegionsPort) + `.
-Offsets and lengths are bytes: 4096, 0x1000, "64 KiB", 1GiB.`,
+Offsets and lengths are bytes: 4096, 0x1000, "64 KiB", 1GiB.
+
+With --tls-cert, --tls-key and --tls-ca, or with --psk, the connection is
+secured, and what cannot be secured is an error (docs/secure.md).`,
 		Example: `  rocev2 region ls 192.0.2.1                             what is there
   rocev2 region read 192.0.2.1/scratch -o copy           all of it, into a file
   rocev2 region read 192.0.2.1/scratch --length 16 --hex a look at its beginning
@@ -54,6 +59,7 @@ func (f *regionFlags) register(cmd *cobra.Command) {
 	fs.SortFlags = false
 	fs.VarP(deviceFlag{&f.device}, "ib-dev", "d", deviceUsage)
 	fs.DurationVar(&f.timeout, "timeout", 0, "give up after this `time` (default: 10s to connect, no limit for data)")
+	f.tls.register(cmd)
 	f.inspect.register(cmd)
 }
 
@@ -89,6 +95,11 @@ func (f *regionFlags) with(ctx context.Context, s streams, w where, do func(cont
 	if f.timeout < 0 {
 		return usagef("--timeout %v: the time must be positive", f.timeout)
 	}
+	host, _, _ := net.SplitHostPort(w.addr)
+	config, err := f.tls.of(&f.inspect, host)
+	if err != nil {
+		return err
+	}
 	in, err := f.inspect.begin(s)
 	if err != nil {
 		return err
@@ -99,9 +110,8 @@ func (f *regionFlags) with(ctx context.Context, s streams, w where, do func(cont
 		ctx, cancel = context.WithTimeoutCause(ctx, f.timeout, fmt.Errorf("not done within --timeout %v", f.timeout))
 		defer cancel()
 	}
-	d := rdma.Dialer{Depth: 128}
+	d := rdma.Dialer{Depth: 128, TLS: config}
 	if f.device != "" || in.wanted() {
-		host, _, _ := net.SplitHostPort(w.addr)
 		if d.Device, err = openDevice(in.streams, f.device, host, in.open); err != nil {
 			return err
 		}
@@ -121,10 +131,13 @@ func (f *regionFlags) with(ctx context.Context, s streams, w where, do func(cont
 	}
 	cancel()
 	defer c.Close()
+	if state, ok := c.ConnectionState(); ok {
+		fmt.Fprintf(in.streams.err, "secured: %s (%s) with %s\n", tls.VersionName(state.Version), tls.CipherSuiteName(state.CipherSuite), peerOf(&state))
+	}
 	var r *rdma.RemoteRegion
 	if w.name != "" {
 		if r, err = c.Region(ctx, w.name); err != nil {
-			return hintRegion(because(ctx, err), w)
+			return hintRegion(because(ctx, err), config != nil)
 		}
 	}
 	return because(ctx, do(ctx, in.streams, c, r))
@@ -138,10 +151,14 @@ func because(ctx context.Context, err error) error {
 	return err
 }
 
-func hintRegion(err error, w where) error {
+func hintRegion(err error, secured bool) error {
 	switch {
+	case errors.Is(err, rdma.ErrUnknownRegion) && !secured:
+		return fmt.Errorf("%w; \"rocev2 region ls\" shows the names; regions for secured connections alone are there with --tls-cert, --tls-key and --tls-ca, or --psk", err)
 	case errors.Is(err, rdma.ErrUnknownRegion):
 		return fmt.Errorf("%w; \"rocev2 region ls\" shows the names", err)
+	case errors.Is(err, rdma.ErrPermission) && secured:
+		return fmt.Errorf("%w: neither the address of this side nor a name of its certificate is on the list of the region (allow)", err)
 	case errors.Is(err, rdma.ErrPermission):
 		return fmt.Errorf("%w: the address of this side is not on the list of the region (allow); -d chooses another one", err)
 	}

@@ -166,6 +166,8 @@ type jsonResult struct {
 	Gbps          float64 `json:"gbps"`
 	Mpps          float64 `json:"mpps"`
 	Lost          uint64  `json:"lost"`
+	Secured       bool    `json:"secured"`
+	Cipher        string  `json:"cipher,omitempty"` // of the packets
 	*jsonLatency
 }
 
@@ -185,6 +187,9 @@ func (j *jsonLines) result(r perftest.Result) {
 	line := jsonResult{
 		Op: r.Test.String(), Service: r.Service.String(), Role: r.Role.String(), Size: r.Size, QPs: r.QPs, MTU: r.MTU, Bidirectional: r.Bidirectional,
 		Iterations: r.Iterations, Seconds: r.Elapsed.Seconds(), Gbps: r.Gbps(), Mpps: r.MsgRate / 1e6, Lost: r.Lost,
+	}
+	if s := r.Secured; s != nil {
+		line.Secured, line.Cipher = true, s.Packets.String()
 	}
 	if l := r.Latency; l != nil {
 		line.jsonLatency = &jsonLatency{

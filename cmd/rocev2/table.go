@@ -119,6 +119,9 @@ func facts(c perftest.Config, s perftest.Setup, gidIndex int) []fact {
 	}
 	add("rdma_cm QPs\t ", "rdma_cm_QPs", qps, "")
 	add("Data ex. method ", "Data_ex_method", exchange, "")
+	if s.Secured != nil {
+		add("Packets sealed  ", "Packets_sealed", s.Secured.Packets.String(), "")
+	}
 	return f
 }
 

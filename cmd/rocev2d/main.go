@@ -262,23 +262,45 @@ func (p *program) explain(c *config.Config) error {
 		if r.File != "" {
 			what = r.File
 		}
-		fmt.Fprintf(p.stdout, "region   %s: %s, %s, for %s\n", r.Name, what, r.Access, who(r))
+		how := ""
+		if r.Secured() {
+			how = ", over secured connections"
+		}
+		fmt.Fprintf(p.stdout, "region   %s: %s, %s, for %s%s\n", r.Name, what, r.Access, who(r), how)
 	}
+	fmt.Fprintf(p.stdout, "tls      %s\n", tlsText(&c.TLS))
 	fmt.Fprintf(p.stdout, "admin    %s\n", orNone(c.Admin.Listen))
 	fmt.Fprintf(p.stdout, "health   %s\n", orNone(c.Admin.Health))
 	return nil
+}
+
+// tlsText says how connections are secured.
+func tlsText(t *config.TLS) string {
+	switch leaf := t.Leaf(); {
+	case !t.Given():
+		return "none: connections are in clear"
+	case leaf == nil:
+		return "by the secret of " + t.PSK
+	case t.ServerOnly:
+		return fmt.Sprintf("%s, until %v; clients need no certificate", t.Cert, leaf.NotAfter.UTC())
+	default:
+		return fmt.Sprintf("%s, until %v; clients by %s", t.Cert, leaf.NotAfter.UTC(), t.CA)
+	}
 }
 
 func who(r *config.Region) string {
 	switch {
 	case r.Any:
 		return "everybody"
-	case len(r.Allow) == 0:
+	case len(r.Allow)+len(r.Names) == 0:
 		return "this host alone"
 	}
 	var list []string
 	for _, p := range r.Allow {
 		list = append(list, p.String())
+	}
+	for _, n := range r.Names {
+		list = append(list, string(n))
 	}
 	return strings.Join(list, ", ")
 }

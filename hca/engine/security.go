@@ -41,10 +41,11 @@ func (q *QP) Seal(e *Engine, spi uint32) {
 		HopLimit: p.HopLimit, FlowLabel: p.FlowLabel, Slot: p.Slot, SPI: spi})
 }
 
-// onlySealed has q, which was sent a sealed packet, take no others any more.
+// OnlySealed has q take no others than sealed packets any more: it was sent
+// one, or its program has agreed on keys before there was any packet.
 // What has come in clear, and waits for packets before it, anyone may have made
 // up: it goes.
-func (q *QP) onlySealed() {
+func (q *QP) OnlySealed() {
 	q.security = SecuritySealed
 	q.core.Halves().DiscardHeld()
 }

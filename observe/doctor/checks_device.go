@@ -9,6 +9,7 @@ import (
 
 	"github.com/gosoftroce/rocev2/internal/procfs"
 	"github.com/gosoftroce/rocev2/rocev2"
+	"github.com/gosoftroce/rocev2/transport"
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
@@ -94,7 +95,7 @@ func (d *checks) notFree(subject string, l Link) Finding {
 func (d *checks) mtus() {
 	for _, ifi := range d.interfaces() {
 		got := portMTU(ifi.MTU)
-		f := Finding{Check: "mtu", Subject: ifi.Name, Text: fmt.Sprintf("%d bytes carry a path MTU of %d", ifi.MTU, got)}
+		f := Finding{Check: "mtu", Subject: ifi.Name, Text: fmt.Sprintf("%d bytes carry a path MTU of %d%s", ifi.MTU, got, securedMTU(ifi.MTU, got))}
 		switch {
 		case got == 0:
 			f.Status = Problem
@@ -106,6 +107,19 @@ func (d *checks) mtus() {
 			f.Command = "ip link set " + ifi.Name + " mtu 4200"
 		}
 		d.add(f)
+	}
+}
+
+// securedMTU says how that is for a secured connection, whose packets are
+// longer.
+func securedMTU(mtu, clear int) string {
+	switch got := portMTU(mtu - transport.SealedOverhead); got {
+	case clear:
+		return ", secured connections too"
+	case 0:
+		return ", and no secured connection"
+	default:
+		return fmt.Sprintf(", and %d of secured connections", got)
 	}
 }
 

@@ -84,7 +84,7 @@ func speaker(b []byte) string {
 		}
 	}
 	if len(b) >= 3 && b[0] == 0x16 && b[1] == 3 {
-		return "so begins TLS"
+		return "so begins TLS: the peer wants a secured run, and this side is in clear: start both with --tls-cert, --tls-key and --tls-ca, or with --psk"
 	}
 	if len(b) >= 4 && string(b[:4]) == "SSH-" {
 		return "so begins SSH"

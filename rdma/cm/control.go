@@ -286,7 +286,7 @@ func (c *control) SetWriteDeadline(time.Time) error { return nil }
 // all is done, no message in clear can end it any more.
 func (c *control) toSecure(ctx context.Context) secure.Conn {
 	c.ctx = ctx
-	return secure.Conn{Conn: c, QP: c.qp, Open: c.detach}
+	return secure.Conn{Conn: c, QP: c.qp, Open: func(*tls.ConnectionState) error { return c.detach() }}
 }
 
 func (c *control) detach() error {

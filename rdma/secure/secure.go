@@ -53,8 +53,8 @@ const Access = verbs.LocalWrite
 // Conn is a connection that is to be secured.
 type Conn struct {
 	net.Conn
-	QP   *verbs.QP    // connected; of a device with verbs.Config.Sealing
-	Open func() error // lets the peer do what it is to do; nil: nothing more
+	QP   *verbs.QP                        // connected; of a device with verbs.Config.Sealing
+	Open func(*tls.ConnectionState) error // lets the peer do what it is to do; nil: nothing more
 
 	// Greeting is what both sides have said in clear before, the same on
 	// both. Keys depend on it: if it was changed on the way nothing opens.
@@ -112,7 +112,7 @@ func run(ctx context.Context, c *Conn, t *tls.Conn, client bool) (state tls.Conn
 		err = ctx.Err()
 	}
 	if err != nil {
-		return state, fmt.Errorf("secure the connection: %w", err)
+		return state, fmt.Errorf("secure the connection: %w", Explain(err))
 	}
 	return state, nil
 }
@@ -142,7 +142,7 @@ func (c *Conn) seal(t *tls.Conn, state *tls.ConnectionState, client bool) error 
 	for i, do := range []func() error{
 		func() error { return s.Accept(into) },
 		func() error { return s.Seal(from) },
-		func() error { return c.open(s) },
+		func() error { return c.open(s, state) },
 	} {
 		if err := do(); err != nil {
 			return err
@@ -162,14 +162,14 @@ func (c *Conn) seal(t *tls.Conn, state *tls.ConnectionState, client bool) error 
 	return nil
 }
 
-func (c *Conn) open(s *verbs.Sealing) error {
+func (c *Conn) open(s *verbs.Sealing, state *tls.ConnectionState) error {
 	switch {
 	case s.State() != verbs.SecuritySealed:
 		return errors.New("the peer says that it seals its packets, and does not")
 	case c.Open == nil:
 		return nil
 	}
-	return c.Open()
+	return c.Open(state)
 }
 
 // exporterLabel is that of RFC 8446 7.5.

@@ -32,14 +32,16 @@ type txSide struct {
 	hold  holding[txPacket]
 	view  transport.TxBatch // a stretch of the caller's batch
 	out   *transport.TxBatch
-	index []int // of each packet of out, in the caller's batch; -1 = held earlier
+	other *transport.TxBatch // for packets of the other kind: sealed ones, or those in clear; nil until there is one
+	index []int              // of each packet of out, in the caller's batch; -1 = held earlier
 	fail  transport.SendError
 	err   error
 }
 
 type txPacket struct {
-	data []byte
-	path *transport.Path
+	data  []byte
+	path  *transport.Path
+	whole bool // it is sealed
 }
 
 // rxSide is the state of Recv and Wait.
@@ -133,8 +135,8 @@ func (l *Link) Send(b *transport.TxBatch) error {
 		sealed, _ := b.Sealed(i)
 		r := s.decide(sealed, len(s.hold.items))
 		if r != nil && (r.Action == Delay || r.Action == Reorder) {
-			data, path := b.Packet(i)
-			s.hold.add(txPacket{data: bytes.Clone(data), path: path}, r, now)
+			data, path := b.ToCommit(i)
+			s.hold.add(txPacket{data: bytes.Clone(data), path: path, whole: b.NeedsNoICRC()}, r, now)
 			continue
 		}
 		if r == nil || r.Action != Drop {
@@ -204,6 +206,7 @@ func (s *txSide) result() error {
 // forward puts packet i of b into the outgoing batch.
 func (l *Link) forward(b *transport.TxBatch, i int, r *ruleState) {
 	s := &l.tx
+	l.turnTo(b.NeedsNoICRC())
 	copies := 1
 	if r != nil && r.Action == Duplicate {
 		copies = 2
@@ -223,6 +226,7 @@ func (l *Link) forward(b *transport.TxBatch, i int, r *ruleState) {
 // emit puts a packet that was held into the outgoing batch.
 func (l *Link) emit(p txPacket) {
 	s := &l.tx
+	l.turnTo(p.whole)
 	room := s.out.Room()
 	if room == nil {
 		l.flush()
@@ -230,6 +234,20 @@ func (l *Link) emit(p txPacket) {
 	}
 	s.out.Commit(copy(room, p.data), p.path)
 	s.index = append(s.index, -1)
+}
+
+// turnTo has the outgoing batch be one for sealed packets, or for those in
+// clear, after what there is of the other kind.
+func (l *Link) turnTo(whole bool) {
+	s := &l.tx
+	if s.out.NeedsNoICRC() == whole {
+		return
+	}
+	l.flush()
+	if s.other == nil { // out was for packets in clear
+		s.other = transport.NewSealedBatch(arenaBytes)
+	}
+	s.out, s.other = s.other, s.out
 }
 
 // flush sends the outgoing batch and notes what failed, in the caller's count.

@@ -85,7 +85,8 @@ func (s *rxSide) emit(b *transport.RxBatch, p transport.RxPacket) {
 	}
 }
 
-// corrupt flips a bit that the ICRC covers, in the inner link's buffer.
+// corrupt flips a bit that the ICRC covers, in the inner link's buffer. Of a
+// sealed packet it is one that its integrity check value covers.
 func (s *rxSide) corrupt(p *transport.RxPacket) {
 	const uncovered = 4 // FECN, BECN and reserved bits
 	i := s.rng.IntN(len(p.Data) - rocev2.ICRCLen)
@@ -93,7 +94,9 @@ func (s *rxSide) corrupt(p *transport.RxPacket) {
 		i++
 	}
 	p.Data[i] ^= 1 << s.rng.IntN(8)
-	p.ICRC, p.IPID = transport.ICRCBad, 0
+	if p.IPID = 0; p.ICRC != transport.ICRCSealed {
+		p.ICRC = transport.ICRCBad
+	}
 }
 
 // signal wakes Wait for a packet that is due.

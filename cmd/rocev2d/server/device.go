@@ -25,6 +25,8 @@ type device struct {
 	past *pastLeases
 	log  *slog.Logger // nil: nothing is logged
 	wg   sync.WaitGroup
+
+	seals bool // connections of clients are secured
 }
 
 // config is how the device is opened, at UDP port 4791 if port is 0.
@@ -32,7 +34,7 @@ func (d *device) config(port uint16, loopback bool) verbs.Config {
 	c := d.cfg
 	return verbs.Config{
 		Port: port, Congestion: c.Congestion, Strict: c.Strict, Profile: c.Profile, Found: d.found,
-		Shards: c.Shards, RecvBuffer: c.RecvBuffer, SendBuffer: c.SendBuffer, SharedMemory: c.Shm, Loopback: loopback,
+		Shards: c.Shards, RecvBuffer: c.RecvBuffer, SendBuffer: c.SendBuffer, SharedMemory: c.Shm, Sealing: d.seals, Loopback: loopback,
 		Wrap: func(l verbs.Link) verbs.Link {
 			s := tap.NewSwitch(l)
 			d.taps = append(d.taps, s)
@@ -53,12 +55,12 @@ func (d *device) found(f verbs.Finding) {
 // ownDevice owns port 4791 of an address and opens a device there. Where the
 // configuration has no programs, and the system cannot share a port, it has it
 // for itself.
-func ownDevice(c config.Device, share owner.Config) (*device, error) {
+func ownDevice(c config.Device, seals bool, share owner.Config) (*device, error) {
 	addr, err := verbs.ResolveAddr(c.Address)
 	if err != nil {
 		return nil, err
 	}
-	d := &device{cfg: c, past: newPastLeases(), log: share.Log}
+	d := &device{cfg: c, seals: seals, past: newPastLeases(), log: share.Log}
 	share.Addr, share.Ended, share.Past = addr, d.past.add, d.past.Leases
 	if d.port, err = owner.Listen(share); err != nil {
 		d.port = nil

@@ -2,13 +2,16 @@ package server
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/gosoftroce/rocev2/cmd/rocev2d/server/config"
+	"github.com/gosoftroce/rocev2/internal/loglimit"
 	"github.com/gosoftroce/rocev2/memreg/mapping"
 	"github.com/gosoftroce/rocev2/rdma"
 )
@@ -17,6 +20,9 @@ import (
 type exports struct {
 	records   *records
 	exporters []*exporter
+
+	tls      atomic.Pointer[config.TLS] // for connections that are made from now on
+	refusals loglimit.Limit             // of clients in clear
 
 	mu     sync.Mutex                  // one change of the regions at a time
 	memory map[string]*mapping.Mapping // of anonymous regions, by name; nil when it was freed
@@ -28,7 +34,8 @@ func newExports(r *records) *exports {
 
 // start serves regions on every device that has a port for them, until run
 // ends.
-func (x *exports) start(ctx, run context.Context, devices []*device) error {
+func (x *exports) start(ctx, run context.Context, c *config.Config, devices []*device) error {
+	x.secureBy(&c.TLS)
 	for _, d := range devices {
 		if d.cfg.Regions == 0 {
 			continue
@@ -47,8 +54,12 @@ func (x *exports) start(ctx, run context.Context, devices []*device) error {
 
 // newExporter listens on a device.
 func (x *exports) newExporter(ctx context.Context, d *device) (*exporter, error) {
-	e := &exporter{records: x.records, memory: x.remember, d: d, list: map[string]*region{}}
+	e := &exporter{records: x.records, memory: x.remember, d: d, list: map[string]*region{}, refusals: &x.refusals}
 	lc := rdma.ListenConfig{Device: d.dev, MessageSize: regionMessage, Depth: 16, MaxConns: maxRegionClients, Admit: e.admit, OnRegion: e.asked}
+	if d.seals {
+		lc.TLS = &tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return x.tls.Load().Config, nil }}
+		lc.AdmitClear, lc.OnNotSecured = e.admitClear, e.notSecured
+	}
 	var err error
 	e.ln, err = lc.Listen(ctx, netip.AddrPortFrom(d.dev.Addr(), uint16(d.cfg.Regions)).String())
 	return e, err
@@ -62,6 +73,7 @@ func (x *exports) apply(c *config.Config) error {
 	if x.memory == nil { // a reload beside the end
 		return errDraining
 	}
+	x.secureBy(&c.TLS)
 	var errs []error
 	for _, e := range x.exporters {
 		errs = append(errs, e.prune(c))

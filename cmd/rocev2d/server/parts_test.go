@@ -57,7 +57,7 @@ func TestExports(t *testing.T) {
 	}
 	x := newExports(newRecords(slog.New(slog.DiscardHandler)))
 	d := &device{cfg: config.Device{Address: "192.0.2.1", Regions: 18600}, dev: dev}
-	if err := x.start(t.Context(), t.Context(), []*device{d}); err != nil {
+	if err := x.start(t.Context(), t.Context(), config.Default(), []*device{d}); err != nil {
 		t.Fatal(err)
 	}
 	for _, sizes := range [][]int64{{4096}, {8192}, {8192, 4096}, {4096}, {}} {

@@ -22,6 +22,8 @@ type Visit struct {
 	Result string    `json:"result,omitempty"`
 	Error  string    `json:"error,omitempty"`
 
+	TLS *SecuredBy `json:"tls,omitempty"` // nil: the connection is in clear
+
 	visits *visits
 	kind   string
 	host   string
@@ -38,7 +40,10 @@ type visits struct {
 	hosts  map[hostKey]int // of those that are there
 	past   []Visit         // the latest last
 	counts map[string]*visitCount
-	onEnd  func(v Visit, err error) // of those with an error
+
+	secured securedCount
+
+	onEnd func(v Visit, err error) // of those with an error
 }
 
 // manyOf is the target whose clients make many connections at once. They have a
@@ -175,6 +180,9 @@ func (n *Visit) Leave(now time.Time, kind, result string, err error) {
 		delete(v.hosts, key)
 	}
 	v.count(kind).there--
+	if n.TLS != nil {
+		v.secured.now--
+	}
 	n.End, n.Result = now, clip(result)
 	if err != nil {
 		n.Error = clip(err.Error())

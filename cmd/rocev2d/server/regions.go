@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gosoftroce/rocev2/cmd/rocev2d/server/config"
+	"github.com/gosoftroce/rocev2/internal/loglimit"
 	"github.com/gosoftroce/rocev2/rdma"
 	"github.com/gosoftroce/rocev2/verbs"
 )
@@ -33,6 +34,7 @@ type regionInfo struct {
 	File    string   `json:"file,omitempty"`
 	Access  string   `json:"access"`
 	Allow   []string `json:"allow"`
+	TLS     bool     `json:"tls"` // only secured connections get it
 	Opened  uint64   `json:"opened"`
 	Refused uint64   `json:"refused"`
 }
@@ -40,16 +42,19 @@ type regionInfo struct {
 func (r *region) info() regionInfo {
 	i := regionInfo{
 		Name: r.cfg.Name, Device: r.device, Size: r.size, File: r.cfg.File, Access: string(r.cfg.Access),
-		Allow: []string{}, Opened: r.opened.Load(), Refused: r.refused.Load(),
+		Allow: []string{}, TLS: r.cfg.Secured(), Opened: r.opened.Load(), Refused: r.refused.Load(),
 	}
 	switch {
 	case r.cfg.Any:
 		i.Allow = append(i.Allow, "any")
-	case len(r.cfg.Allow) == 0:
+	case len(r.cfg.Allow)+len(r.cfg.Names) == 0:
 		i.Allow = append(i.Allow, "loopback")
 	default:
 		for _, p := range r.cfg.Allow {
 			i.Allow = append(i.Allow, p.String())
+		}
+		for _, n := range r.cfg.Names {
+			i.Allow = append(i.Allow, string(n))
 		}
 	}
 	return i
@@ -63,6 +68,8 @@ type exporter struct {
 	ln      *rdma.Listener
 	wg      sync.WaitGroup
 	cancel  context.CancelFunc
+
+	refusals *loglimit.Limit
 
 	mu   sync.RWMutex
 	list map[string]*region
@@ -88,6 +95,9 @@ func (e *exporter) serve(ctx context.Context) {
 				return
 			}
 			v.Is("", uint32(c.QPN()))
+			if state, ok := c.ConnectionState(); ok {
+				v.Secured(&state)
+			}
 			<-c.Done()
 			c.Close()
 			v.Leave(time.Now(), serviceRegions, "", ended(c.Err()))
@@ -116,13 +126,13 @@ var (
 	errNotAllowed = errors.New("no region of this daemon is for this address (allow)")
 )
 
-// allows reports whether a client may have a region. While there are none it
-// may see that.
+// allows reports whether a client may have a region, by its address, or by a
+// certificate that it has not shown yet. While there are none it may see that.
 func (e *exporter) allows(client netip.Addr) bool {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
 	for _, r := range e.list {
-		if r.cfg.Allowed(client) {
+		if len(r.cfg.Names) > 0 || r.cfg.Allowed(client) {
 			return true
 		}
 	}
@@ -155,6 +165,9 @@ func (e *exporter) asked(client netip.Addr, name string, granted bool) {
 	if r != nil {
 		what = fmt.Sprintf("a client asked for region %s, which it may not have", name)
 		remedy = "if it should have it, put its address on the list allow of the region, and reload"
+		if r.cfg.Secured() {
+			remedy = "only secured connections get the region (rocev2 region --tls-cert); if the client should have it, put its address or a name of its certificate on the list allow, and reload"
+		}
 	}
 	e.records.problem(Problem{Device: e.d.addr(), Source: serviceRegions, Peer: client.String(), What: what, Meaning: "the client was refused", Remedy: remedy})
 }
@@ -233,7 +246,7 @@ func (e *exporter) remove(name string) error {
 }
 
 func (e *exporter) add(c *config.Region) error {
-	x := rdma.Region{Size: int(c.Size), Writable: c.Access == config.ReadWrite, Allow: allowed(c)}
+	x := rdma.Region{Size: int(c.Size), Writable: c.Access == config.ReadWrite, Allow: allowed(c), AllowNames: c.Names, Secured: c.TLS}
 	if c.File != "" {
 		f, err := openFile(c)
 		if err != nil {
@@ -277,7 +290,7 @@ func allowed(c *config.Region) []netip.Prefix {
 	switch {
 	case c.Any:
 		return nil
-	case len(c.Allow) == 0:
+	case len(c.Allow)+len(c.Names) == 0:
 		return []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
 	}
 	return c.Allow

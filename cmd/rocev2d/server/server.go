@@ -98,7 +98,7 @@ func (s *Server) open(ctx, run context.Context) error {
 		return err
 	}
 	for i, c := range wantedDevices(s.cfg) {
-		d, err := ownDevice(c, share)
+		d, err := ownDevice(c, s.cfg.TLS.Given(), share)
 		if err != nil {
 			return fmt.Errorf("%s: %w", s.cfg.Where(fmt.Sprintf("device.%d", i)), err)
 		}
@@ -108,7 +108,7 @@ func (s *Server) open(ctx, run context.Context) error {
 		s.log.Info("device open", "device", d.addr(), "interface", p.Interface, "mtu", p.ActiveMTU.Bytes(), "udp_port", p.UDPPort)
 	}
 	s.handlers.devices = s.devices
-	if err := s.exports.start(ctx, run, s.devices); err != nil {
+	if err := s.exports.start(ctx, run, s.cfg, s.devices); err != nil {
 		return err
 	}
 	if err := s.exports.apply(s.cfg); err != nil {
@@ -175,6 +175,9 @@ func (s *Server) Reload(next *config.Config) (restart []string, err error) {
 	held := *next // what needs a restart stays as it is
 	held.Devices, held.Targets, held.Programs, held.Capture = old.Devices, old.Targets, old.Programs, old.Capture
 	held.Admin.Listen, held.Admin.Health, held.Admin.PProf, held.Log.Format = old.Admin.Listen, old.Admin.Health, old.Admin.PProf, old.Log.Format
+	if held.TLS.Given() != old.TLS.Given() {
+		held.TLS = old.TLS
+	}
 	if held.Admin.Token == "" && s.admin != nil && !s.admin.loopback {
 		return restart, errors.New("admin.token: the listener can be reached from other hosts, so it needs a token; nothing was changed")
 	}

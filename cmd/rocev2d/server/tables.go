@@ -54,7 +54,12 @@ var regionColumns = []column[regionInfo]{
 		return text(r.File)
 	}},
 	{"access", "Access", "", false, func(r *regionInfo) web.Cell { return text(r.Access) }},
-	{"", "Who", "", false, func(r *regionInfo) web.Cell { return wideText(strings.Join(r.Allow, ", ")) }},
+	{"", "Who", "", false, func(r *regionInfo) web.Cell {
+		if r.TLS {
+			return wideText(strings.Join(r.Allow, ", ") + ", secured")
+		}
+		return wideText(strings.Join(r.Allow, ", "))
+	}},
 	{"opened", "Opened", "", true, func(r *regionInfo) web.Cell { return number(wholeText(float64(r.Opened))) }},
 	{"refused", "Refused", "", true, func(r *regionInfo) web.Cell { return some(r.Refused, wholeText) }},
 }
@@ -69,7 +74,15 @@ var connectionColumns = []column[Visit]{
 		}
 		return code(fmt.Sprintf("0x%06x", v.QPN))
 	}},
+	{"", "Secured", "the cipher, and the first name of the client's certificate", false, func(v *Visit) web.Cell { return text(securedText(v.TLS)) }},
 	{"begin", "Since", "", false, func(v *Visit) web.Cell { return text(sinceText(time.Now(), v.Begin)) }},
+}
+
+func securedText(s *SecuredBy) string {
+	if s == nil {
+		return ""
+	}
+	return strings.TrimSuffix(s.Cipher+", "+s.Name, ", ")
 }
 
 var peerColumns = []column[Visit]{

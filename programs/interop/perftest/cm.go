@@ -143,7 +143,7 @@ func (c *Config) reads() verbs.OptUint8 {
 func (c *Config) dialConfig(mtu verbs.MTU) cm.DialConfig {
 	return cm.DialConfig{
 		ResponderResources: c.reads(), InitiatorDepth: c.reads(), PathMTU: mtu, AckTimeout: c.Timeout, RetryCount: c.RetryCount,
-		Access: c.Test.access(), TrafficClass: c.TrafficClass, SourcePort: c.SourcePort,
+		Access: c.access(), TrafficClass: c.TrafficClass, SourcePort: c.SourcePort,
 	}
 }
 
@@ -179,6 +179,6 @@ func acceptLane(ctx context.Context, claim *message.Claim, qp *verbs.QP, c *Conf
 		return nil, err
 	}
 	return r.Accept(ctx, qp, cm.AcceptConfig{
-		ResponderResources: c.reads(), InitiatorDepth: c.reads(), Access: c.Test.access(), SourcePort: c.SourcePort,
+		ResponderResources: c.reads(), InitiatorDepth: c.reads(), Access: c.access(), SourcePort: c.SourcePort,
 	})
 }

@@ -2,6 +2,7 @@ package perftest
 
 import (
 	"cmp"
+	"crypto/tls"
 	"math"
 	"net"
 	"time"
@@ -90,6 +91,13 @@ type Config struct {
 	RateLimit        uint64         // of what each queue pair of this side sends, in bits per second on the wire; 0 means none
 	Atomic           AtomicOp
 
+	// TLS, if set, has the run secured, over RC or XRC: the two sides
+	// authenticate each other on the control connection by TLS 1.3, and
+	// all packets of the queue pairs are sealed with keys from there. The
+	// peer has it, too, and is of this software. A client says which
+	// ServerName it expects. The device needs verbs.Config.Sealing.
+	TLS *tls.Config
+
 	// Peers says which address the peer may name for its traffic; the zero
 	// value allows only the one of the control connection.
 	Peers interop.Peers
@@ -122,6 +130,7 @@ type Config struct {
 	OnProgress func(size int, done, total uint64)
 
 	sizeGiven bool // Size is the user's
+	mtuGiven  bool // MTU is
 
 	// adopt, of a server: run what a client of this software says, if its
 	// messages need at most that many bytes of memory. 0 means not.
@@ -140,6 +149,7 @@ type Setup struct {
 	CQMod         int
 	RemoteVersion string
 	Local, Remote []Address // one for each queue pair
+	Secured       *Secured  // nil: nothing is
 }
 
 // Check returns nil if the configuration can be run on dev, else an
@@ -161,6 +171,9 @@ func (c Config) withDefaults(dev *verbs.Device) (Config, error) {
 		return c, err
 	}
 	if err := c.checkTogether(); err != nil {
+		return c, err
+	}
+	if err := c.checkSecured(dev); err != nil {
 		return c, err
 	}
 	c.fit()
@@ -186,6 +199,7 @@ func (c *Config) setDefaults(dev *verbs.Device) {
 	c.QPs = cmp.Or(c.QPs, 1)
 	c.TxDepth = cmp.Or(c.TxDepth, DefaultTxDepth)
 	c.OutstandingReads = cmp.Or(c.OutstandingReads, dev.Query().MaxDestRdAtomic)
+	c.mtuGiven = c.MTU != 0
 	c.MTU = cmp.Or(c.MTU, dev.QueryPort().ActiveMTU)
 	c.Timeout = cmp.Or(c.Timeout, DefaultTimeout)
 	c.IdleTimeout = cmp.Or(c.IdleTimeout, 60*time.Second)

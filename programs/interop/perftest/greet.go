@@ -17,7 +17,8 @@ type greeting struct {
 	own         bool   // it is this software
 	cycle, line int    // bytes in which addresses go round, and their least step
 	mtu         verbs.MTU
-	first       []byte // the first address message, which a server has already read
+	secured     *Secured // nil: nothing is
+	first       []byte   // the first address message, which a server has already read
 }
 
 const (
@@ -31,7 +32,11 @@ const (
 func greet(ctx context.Context, ctl *control.Conn, dev *verbs.Device, c *Config) (greeting, error) {
 	var g greeting
 	var b [versionLen]byte
-	err := exchangeVersion(ctx, ctl, appendVersion(nil, !c.plain), b[:])
+	var err error
+	if g.secured, err = c.secure(ctx, ctl); err != nil {
+		return g, err
+	}
+	err = exchangeVersion(ctx, ctl, appendVersion(nil, !c.plain), b[:])
 	if err != nil {
 		return g, err
 	}

@@ -15,6 +15,7 @@ type Result struct {
 	QPs           int
 	MTU           int // bytes
 	Bidirectional bool
+	Secured       *Secured // nil: nothing is
 
 	// Reported says that the figures are the peer's: this side only
 	// answered.

@@ -120,6 +120,7 @@ func (s *session) run(ctx context.Context) error {
 		s.cfg.OnStart(Setup{
 			Test: s.cfg.Test, Role: s.role, MTU: s.exchange.mtu.Bytes(), TxDepth: s.cfg.TxDepth, RxDepth: s.cfg.RxDepth,
 			CQMod: s.cfg.CQMod, RemoteVersion: s.exchange.version, Local: s.exchange.local, Remote: s.exchange.remote,
+			Secured: s.exchange.secured,
 		})
 	}
 	if s.cfg.Test.Kind == Latency {
@@ -179,10 +180,12 @@ func (s *session) connect(ctx context.Context) error {
 		}
 	}
 	for i := range s.cfg.QPs {
-		if s.cfg.CM == CMAll {
-			break
+		if s.cfg.CM != CMAll {
+			if err := s.connectLane(ctx, i); err != nil {
+				return err
+			}
 		}
-		if err := s.connectLane(ctx, i); err != nil {
+		if err := s.secureLane(i); err != nil {
 			return err
 		}
 	}
@@ -222,7 +225,7 @@ func (s *session) connectLane(ctx context.Context, i int) error {
 	}
 	x := s.exchange
 	err := s.res.lanes.Connect(ctx, i, x.peerOf(i), verbs.ConnectConfig{
-		PathMTU: x.mtu, Access: s.cfg.Test.access(), Timeout: s.cfg.Timeout, RetryCount: s.cfg.RetryCount,
+		PathMTU: x.mtu, Access: s.cfg.access(), Timeout: s.cfg.Timeout, RetryCount: s.cfg.RetryCount,
 		MaxRdAtomic:     verbs.Set(uint8(max(min(most, int(x.remoteOf(i).OutReads)), 1))),
 		MaxDestRdAtomic: verbs.Set(uint8(x.local[0].OutReads)),
 		SourcePort:      s.cfg.SourcePort,
@@ -256,7 +259,7 @@ func (s *session) guard(ctx context.Context, size int, total uint64, idle time.D
 // record keeps a result.
 func (s *session) record(r Result) {
 	r.Test, r.Service, r.Role, r.QPs, r.MTU = s.cfg.Test, s.cfg.Service, s.role, s.cfg.QPs, s.exchange.mtu.Bytes()
-	r.Bidirectional = s.cfg.Bidirectional
+	r.Bidirectional, r.Secured = s.cfg.Bidirectional, s.exchange.secured
 	if s.cfg.Endless {
 		s.results = s.results[:0] // the last one is enough
 	}

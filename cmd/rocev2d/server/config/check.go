@@ -90,6 +90,7 @@ func (c *Config) Check() error {
 	for i := range c.Regions {
 		k.region(i)
 	}
+	k.tls()
 	k.targets(&c.Targets)
 	k.programs(&c.Programs)
 	if c.Capture.Bytes < 64<<10 || c.Capture.Bytes > 1<<30 {

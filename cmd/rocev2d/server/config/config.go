@@ -7,6 +7,8 @@ import (
 	"os/user"
 	"strconv"
 	"time"
+
+	"github.com/gosoftroce/rocev2/rdma/secure"
 )
 
 // Config is what the daemon does.
@@ -15,6 +17,7 @@ type Config struct {
 	Drain   time.Duration // how long transfers under way may go on after SIGTERM
 	Log     Log
 	Admin   Admin
+	TLS     TLS
 	Devices []Device
 
 	// Congestion chooses congestion control of devices that choose none:
@@ -78,8 +81,10 @@ type Region struct {
 	Size   int64          // bytes; 0: all of File
 	File   string         // that the memory is; empty: anonymous memory
 	Access Access         // what clients may do
-	Allow  []netip.Prefix // which clients may use it; empty: hosts of this machine alone
+	Allow  []netip.Prefix // which clients may use it; empty, and Names, too: hosts of this machine alone
+	Names  []secure.Name  // of certificates, whose clients may, too; then only secured connections get it
 	Any    bool           // all clients may
+	TLS    bool           // only secured connections get it
 	Device string         // the address of the device that has it; empty: all have
 }
 
@@ -161,13 +166,14 @@ func Default() *Config {
 	}
 }
 
-// Allowed reports whether a client at an address may use the region.
+// Allowed reports whether a client at an address may use the region, whatever
+// its certificate is.
 func (r *Region) Allowed(client netip.Addr) bool {
 	client = client.Unmap().WithZone("")
 	if r.Any {
 		return true
 	}
-	if len(r.Allow) == 0 {
+	if len(r.Allow)+len(r.Names) == 0 {
 		return client.IsLoopback()
 	}
 	for _, p := range r.Allow {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/gosoftroce/rocev2/internal/closest"
 	"github.com/gosoftroce/rocev2/internal/tomllines"
+	"github.com/gosoftroce/rocev2/rdma/secure"
 )
 
 // Error is a mistake in the configuration.
@@ -77,6 +78,9 @@ func (c *Config) decode(t *table) {
 		s.boolean("pprof", &c.Admin.PProf)
 		s.text("health", &c.Admin.Health)
 		s.end()
+	}
+	if s := t.sub("tls", "[tls]"); s != nil {
+		c.decodeTLS(s)
 	}
 	for _, s := range t.list("device", "a [[device]]") {
 		d := Device{Regions: DefaultRegionsPort}
@@ -168,6 +172,7 @@ func (t *table) region() Region {
 	t.text("file", &r.File)
 	t.text("access", (*string)(&r.Access))
 	t.text("device", &r.Device)
+	t.tls(&r)
 	var allow []string
 	t.texts("allow", &allow)
 	for _, err := range r.setAllow(allow) {
@@ -177,20 +182,26 @@ func (t *table) region() Region {
 	return r
 }
 
-// SetAllow reads an access list: addresses, networks, or "any". The error joins
-// one for each entry that is none of these.
+// SetAllow reads an access list: addresses, networks, names of certificates, or
+// "any". The error joins one for each entry that is none of these.
 func (r *Region) SetAllow(list []string) error { return errors.Join(r.setAllow(list)...) }
 
 func (r *Region) setAllow(list []string) (errs []error) {
-	r.Allow, r.Any = nil, false
+	r.Allow, r.Names, r.Any = nil, nil, false
 	for _, s := range list {
 		if s == "any" {
 			r.Any = true
 			continue
 		}
+		if secure.IsName(s) {
+			if err := r.addName(s); err != nil {
+				errs = append(errs, err)
+			}
+			continue
+		}
 		p, err := prefix(s)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("%q is neither an address, nor a network such as 192.0.2.0/24, nor \"any\"", s))
+			errs = append(errs, fmt.Errorf("%q is neither an address, nor a network such as 192.0.2.0/24, nor a name of a certificate such as \"CN=backup.example\", nor \"any\"", s))
 			continue
 		}
 		r.Allow = append(r.Allow, p)

@@ -38,7 +38,7 @@ func (o *Overridable) Environment() string {
 // Overrides are the settings that flags and the environment can give.
 var Overrides = []Overridable{
 	{Name: "device", List: true, Help: "`address` of this host, or interface, to open a device on (repeatable)", set: addDevice},
-	{Name: "region", List: true, Help: "export memory: `NAME=SIZE`, then options after semicolons: write, file=PATH, allow=ADDRESS (repeatable)", set: addRegion},
+	{Name: "region", List: true, Help: "export memory: `NAME=SIZE`, then options after semicolons: write, tls, file=PATH, allow=ADDRESS, allow=CN=NAME (repeatable)", set: addRegion},
 	{Name: "admin", Help: "`HOST:PORT` of the page, the metrics and the JSON interface; \"off\" for none", set: func(c *Config, v string) error {
 		if c.Admin.Listen = v; v == "off" {
 			c.Admin.Listen = ""
@@ -59,6 +59,10 @@ var Overrides = []Overridable{
 		c.Admin.TokenFile, c.Admin.Token = v, ""
 		return nil
 	}},
+	{Name: "tls-cert", Help: "`FILE` with the certificate for secured connections of clients of regions (PEM; docs/secure.md)", set: func(c *Config, v string) error { c.TLS.Cert = v; return nil }},
+	{Name: "tls-key", Help: "`FILE` with the private key of --tls-cert", set: func(c *Config, v string) error { c.TLS.Key = v; return nil }},
+	{Name: "tls-ca", Help: "`FILE` with the authority that has issued the certificates of clients", set: func(c *Config, v string) error { c.TLS.CA = v; return nil }},
+	{Name: "psk", Help: "`FILE` with a secret that clients have, too, in place of certificates", set: func(c *Config, v string) error { c.TLS.PSK = v; return nil }},
 	{Name: "targets", Help: "`on`, off, or the names of those to run, separated by commas", set: setTargets},
 	{Name: "programs", Help: "`DIR` of what unmodified verbs programs of this host need to use the devices; \"off\" for none", set: func(c *Config, v string) error {
 		if c.Programs.Dir = v; v == "off" {
@@ -118,6 +122,10 @@ func setting(c *Config, name string) string {
 		return "admin.token"
 	case "token-file":
 		return "admin.token_file"
+	case "tls-cert", "tls-key", "tls-ca":
+		return "tls." + strings.TrimPrefix(name, "tls-")
+	case "psk":
+		return "tls.psk_file"
 	case "targets":
 		return "targets.only"
 	case "programs":
@@ -180,7 +188,7 @@ func addDevice(c *Config, v string) error {
 	return nil
 }
 
-// addRegion reads NAME=SIZE[;write][;file=PATH][;allow=ADDRESS]...
+// addRegion reads NAME=SIZE[;write][;tls][;file=PATH][;allow=ADDRESS]...
 func addRegion(c *Config, v string) error {
 	parts := strings.Split(v, ";")
 	name, size, ok := strings.Cut(parts[0], "=")
@@ -194,12 +202,14 @@ func addRegion(c *Config, v string) error {
 		switch {
 		case p == "write":
 			r.Access = ReadWrite
+		case p == "tls":
+			r.TLS = true
 		case key == "file":
 			r.File = value
 		case key == "allow":
 			allow = append(allow, value)
 		default:
-			return fmt.Errorf("%q: there is no option %q; there are write, file=PATH and allow=ADDRESS", v, p)
+			return fmt.Errorf("%q: there is no option %q; there are write, tls, file=PATH and allow=ADDRESS", v, p)
 		}
 	}
 	if size != "" {

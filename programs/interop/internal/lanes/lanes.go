@@ -135,7 +135,7 @@ func (s *Set) Close() {
 func (s *Set) Init(c verbs.ConnectConfig) error {
 	for i := range s.Lanes {
 		l := &s.Lanes[i]
-		for _, q := range l.both() {
+		for _, q := range l.Both() {
 			if err := q.Init(verbs.WithConfig(c)); err != nil {
 				return err
 			}
@@ -144,8 +144,8 @@ func (s *Set) Init(c verbs.ConnectConfig) error {
 	return nil
 }
 
-// both returns the queue pairs of the lane.
-func (l *Lane) both() []*verbs.QP {
+// Both returns the queue pairs of the lane.
+func (l *Lane) Both() []*verbs.QP {
 	switch {
 	case l.Send == nil:
 		return []*verbs.QP{l.Recv}
@@ -219,7 +219,7 @@ func (s *Set) Find(qpn verbs.QPN) (int, error) {
 // any host.
 func (s *Set) Received() (n uint64) {
 	for i := range s.Lanes {
-		for _, q := range s.Lanes[i].both() {
+		for _, q := range s.Lanes[i].Both() {
 			st := q.Stats()
 			n += st.RxPackets - st.Drops.Total()
 		}
