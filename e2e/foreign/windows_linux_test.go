@@ -23,9 +23,6 @@ func TestWindows(t *testing.T) {
 }
 
 var notWine = []skip{
-	{"^Test(TruncatedFileIsAFault|FlushOfTruncatedFile|ReadAtWriteAt|Loopback|ImplicitMapping|MessagesNameWhatWasAsked|KindsOfMemory|FlushToFile|Share)$",
-		"they cut or remove a file that is mapped, which Windows refuses"},
-	{"^TestSparseFileOnDemand$", "Wine maps no 1 TiB"},
 	{"^Test(SealErrors|SealedBesideClear|Multicast)$", "Wine 8 lacks SIO_UDP_NETRESET, without which package net opens no UDP socket"},
 }
 
