@@ -21,7 +21,7 @@ const flushAccess = verbs.LocalWrite | verbs.RemoteWrite | verbs.FlushGlobal | v
 // mapFile has a file of s's be a region with the right to flush it.
 func (s *side) mapFile(size int) (*verbs.MR, *os.File) {
 	s.t.Helper()
-	f, err := os.Create(filepath.Join(s.t.TempDir(), "file"))
+	f, err := os.Create(filepath.Join(mappedDir(s.t), "file"))
 	check(s.t, err)
 	s.t.Cleanup(func() { f.Close() })
 	check(s.t, f.Truncate(int64(size)))
@@ -77,7 +77,7 @@ func TestFlushOfTruncatedFile(t *testing.T) {
 	mr, f := b.mapFile(size)
 	a.post(verbs.SendWR{ID: 1, Opcode: verbs.OpWrite, SGList: []verbs.SGE{a.mr.Slice(0, size)}, Remote: mr.RemoteAt(0)})
 	a.waitOK(1)
-	check(t, f.Truncate(size/2))
+	cut(t, f, size/2)
 	a.post(verbs.SendWR{ID: 2, Opcode: verbs.OpFlush, FlushType: verbs.Persistence, Length: size / 2, Remote: mr.RemoteAt(0)})
 	a.waitOK(2)
 	a.post(verbs.SendWR{ID: 3, Opcode: verbs.OpFlush, FlushType: verbs.Persistence, FlushLevel: verbs.FlushRegion, Remote: mr.RemoteAt(0)})

@@ -17,7 +17,7 @@ import (
 func TestKindsOfMemory(t *testing.T) {
 	t.Parallel()
 	a, b := newPair(t, 64)
-	path := filepath.Join(t.TempDir(), "memory")
+	path := filepath.Join(mappedDir(t), "memory")
 	check(t, os.WriteFile(path, make([]byte, 8192), 0o600))
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
 	check(t, err)
@@ -64,14 +64,14 @@ func TestKindsOfMemory(t *testing.T) {
 func TestTruncatedFileIsAFault(t *testing.T) {
 	t.Parallel()
 	a, b := newPair(t, 64)
-	path := filepath.Join(t.TempDir(), "memory")
+	path := filepath.Join(mappedDir(t), "memory")
 	check(t, os.WriteFile(path, make([]byte, 8192), 0o600))
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
 	check(t, err)
 	defer file.Close()
 	mr, err := b.pd.MapFile(file, 0, 8192, allAccess)
 	check(t, err)
-	check(t, file.Truncate(4096))
+	cut(t, file, 4096)
 	a.post(verbs.SendWR{ID: 1, Opcode: verbs.OpWrite, Inline: []byte("gone"), Remote: mr.RemoteAt(5000)})
 	if wc := a.wait(); wc.Status != verbs.StatusRemOpErr {
 		t.Errorf("status %v, want %v", wc.Status, verbs.StatusRemOpErr)

@@ -25,7 +25,7 @@ func TestSparseFileOnDemand(t *testing.T) {
 		t.Skip("there are no such addresses in a process of 32 bits: run it in one of 64")
 	}
 	size := tebibyte()
-	f, err := os.Create(filepath.Join(t.TempDir(), "sparse"))
+	f, err := os.Create(filepath.Join(mappedDir(t), "sparse"))
 	check(t, err)
 	defer f.Close()
 	if err := f.Truncate(int64(size)); err != nil {
@@ -144,7 +144,7 @@ func TestImplicitRegion(t *testing.T) {
 // until it is forbidden.
 func TestImplicitMapping(t *testing.T) {
 	t.Parallel()
-	name := filepath.Join(t.TempDir(), "file")
+	name := filepath.Join(mappedDir(t), "file")
 	check(t, os.WriteFile(name, make([]byte, 8192), 0o600))
 	f, err := os.OpenFile(name, os.O_RDWR, 0)
 	check(t, err)

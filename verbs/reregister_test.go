@@ -108,7 +108,7 @@ func TestReregisterMapping(t *testing.T) {
 // memory is there until the last is closed.
 func TestShare(t *testing.T) {
 	t.Parallel()
-	name := filepath.Join(t.TempDir(), "file")
+	name := filepath.Join(mappedDir(t), "file")
 	check(t, os.WriteFile(name, make([]byte, 8192), 0o600))
 	f, err := os.OpenFile(name, os.O_RDWR, 0)
 	check(t, err)

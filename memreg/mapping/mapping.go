@@ -95,10 +95,9 @@ func Anonymous(size int, o Options) (*Mapping, error) {
 	return newMapping(p, o)
 }
 
-// File maps size bytes of f from byte off, a multiple of the page size (on
-// Windows of 64 KiB, the allocation granularity). The file must be a regular
-// one that reaches to off+size, open for reading and, unless ReadOnly or
-// Private, for writing. It may be closed afterwards.
+// File maps size bytes of f from byte off, a multiple of the page size. The file
+// must be a regular one that reaches to off+size, open for reading and, unless
+// ReadOnly or Private, for writing. It may be closed afterwards.
 func File(f *os.File, off int64, size int, o Options) (*Mapping, error) {
 	if f == nil {
 		return nil, errors.New("mapping: file is nil")
@@ -142,8 +141,8 @@ func checkRange(st os.FileInfo, off int64, size int) error {
 	if size <= 0 {
 		return fmt.Errorf("size %d is not positive", size)
 	}
-	if unit := offsetUnit(); off < 0 || off%unit != 0 {
-		return fmt.Errorf("offset %d is not a multiple of %s %d", off, offsetUnitName, unit)
+	if unit := int64(os.Getpagesize()); off < 0 || off%unit != 0 {
+		return fmt.Errorf("offset %d is not a multiple of the page size %d", off, unit)
 	}
 	if !st.Mode().IsRegular() {
 		return fmt.Errorf("not a regular file (%v)", st.Mode().Type())

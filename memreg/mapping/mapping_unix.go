@@ -10,11 +10,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Where in a file a mapping may begin.
-const offsetUnitName = "the page size"
-
-func offsetUnit() int64 { return int64(os.Getpagesize()) }
-
 func (o *Options) prot() int {
 	if o.ReadOnly {
 		return unix.PROT_READ

@@ -9,11 +9,9 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// Where in a file a view may begin: at multiples of the allocation granularity,
-// which is the same on every Windows.
-const offsetUnitName = "the allocation granularity"
-
-func offsetUnit() int64 { return 64 << 10 }
+// granularity is that of where in a file a view begins, the same on every
+// Windows. What is before a mapping up to there is mapped, too.
+const granularity = 64 << 10
 
 // prot returns the protection of pages and the access of a view.
 func (o *Options) prot() (page, view uint32) {
@@ -57,13 +55,15 @@ func mapFile(fd uintptr, off int64, size int, o *Options) (pages, error) {
 	case err != nil:
 		return fail(os.NewSyscallError("CreateFileMapping", err))
 	}
-	addr, err := windows.MapViewOfFile(section, view, uint32(off>>32), uint32(off), uintptr(size))
+	before := uintptr(off % granularity)
+	begin := off - int64(before)
+	addr, err := windows.MapViewOfFile(section, view, uint32(begin>>32), uint32(begin), before+uintptr(size))
 	// The view keeps the section.
 	if err := errors.Join(err, windows.CloseHandle(section)); err != nil {
 		return fail(fmt.Errorf("MapViewOfFile of %d bytes at %d: %w", size, off, err))
 	}
 	return pages{
-		data: bytesAt(addr, size),
+		data: bytesAt(addr+before, size),
 		flush: func(data []byte) error {
 			at := uintptr(unsafe.Pointer(unsafe.SliceData(data)))
 			if err := windows.FlushViewOfFile(at, uintptr(len(data))); err != nil {

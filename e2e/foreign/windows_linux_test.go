@@ -1,0 +1,53 @@
+package foreign
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/gosoftroce/rocev2/internal/debian"
+)
+
+// TestWindows runs tests as programs of Windows, under Wine: the core, worlds in
+// virtual time, and the verbs.
+func TestWindows(t *testing.T) {
+	f := wine(t)
+	f.test(t, run{
+		args: []string{"-short", "./rocev2/...", "./ib", "./memreg", "./qp/...", "./hca/...", "./verbs/...",
+			"./fabric/event", "./fabric/network", "./fabric/adapter", "./fabric/worldtest", "./transport", "./transport/psp"},
+		skip: slices.Concat(slow, notWine),
+	})
+	f.test(t, run{args: []string{"-run", "^Test(Transfer|Permutation)$", "./fabric/lab"}})
+}
+
+var notWine = []skip{
+	{"^Test(SealErrors|SealedBesideClear|Multicast)$", "Wine 8 lacks SIO_UDP_NETRESET, without which package net opens no UDP socket"},
+}
+
+// wine returns Wine with a directory of its own.
+func wine(t *testing.T) *foreigner {
+	t.Helper()
+	const file = "/usr/lib/wine/wine64"
+	program := need(t, debian.Need{File: file, Package: "wine64"})
+	home := t.TempDir()
+	env := []string{"WINEPREFIX=" + home, "WINEDEBUG=-all"}
+	call := func(name string, args ...string) {
+		cmd := exec.Command(name, args...)
+		cmd.Env = append(os.Environ(), env...)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", cmd, err, out)
+		}
+	}
+	call(program, "wineboot", "--init")
+	t.Cleanup(func() { call("/usr/lib/wine/wineserver64", "--wait") }) // it has files in there
+	// Wine 8 lacks the library from which Go's runtime has random bytes.
+	library := filepath.Join(home, "drive_c/windows/system32/bcryptprimitives.dll")
+	if _, err := os.Stat(library); err != nil {
+		if err := os.WriteFile(library, forwardingLibrary("bcryptprimitives.dll", "ProcessPrng", "advapi32.SystemFunction036"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return &foreigner{os: "windows", processor: "amd64", by: program, env: env}
+}
