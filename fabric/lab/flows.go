@@ -41,6 +41,9 @@ func (r *run) begin(tn *tenant, t *Traffic, rand *event.Rand) error {
 	if err := t.check(r.s.Until); err != nil {
 		return err
 	}
+	if err := tn.refuse(t); err != nil {
+		return err
+	}
 	op, err := oneOf("op", t.Op, operations, 0)
 	if err != nil {
 		return err
@@ -90,7 +93,7 @@ func (t *tenant) flow(src, dst int, bytes int64, start Time, op int) *Flow {
 // inClass has a flow go in the class of a DSCP, not in its tenant's.
 func (f *Flow) inClass(r *run, dscp uint8) {
 	f.class = dscp + 1
-	r.data |= 1 << r.net.ClassOf(dscp)
+	f.tenant.stormed(r, dscp)
 }
 
 // later has a flow begin at its time.
@@ -224,6 +227,12 @@ func (r *run) start(f *Flow) {
 	}
 	f.number = len(r.flows)
 	r.flows = append(r.flows, f)
+	if f.tenant.tcp != nil {
+		if err := f.carry(r); err != nil {
+			r.fail(f.Src, err)
+		}
+		return
+	}
 	for i := range pairs {
 		c, err := r.connect(f, i)
 		if err != nil {

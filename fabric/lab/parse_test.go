@@ -288,6 +288,12 @@ queue_pairs = 0
 rate = "0Gb/s"
 iterations = 0
 group = 0
+[traffic.tcp]
+mss = 0
+initial_window = 0
+min_rto = "0s"
+ack_every = 0
+ack_delay = "0s"
 [[failure]]
 until = "0us"
 rate = "0b/s"

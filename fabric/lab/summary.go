@@ -39,6 +39,7 @@ type Summary struct {
 	Unsent      int      `json:"scripted_unsent,omitempty"` // packets of [[loss]] and [[mark]]
 	LeftOut     []string `json:"left_out,omitempty"`        // what was not recorded
 
+	TCP     *TCPSummary      `json:"tcp,omitempty"`     // of all connections of TCP, where some traffic has it
 	Traffic []TrafficSummary `json:"traffic,omitempty"` // where there are several, or one has a name or iterations
 }
 
@@ -70,7 +71,7 @@ func (r *Result) Summary() Summary {
 			s.Bands = append(s.Bands, Band{band.name, spread})
 		}
 	}
-	s.Traffic = r.trafficSummaries()
+	s.Traffic, s.TCP = r.trafficSummaries(), tcpSummary(r.TCP)
 	_, rate, jain := r.Rates()
 	s.Rate, s.Jain = float64(rate)/1e9, jain
 	if len(r.Queues) > 0 {
