@@ -352,6 +352,9 @@ func (r *run) connect(f *Flow, pair int) (*connection, error) {
 	}
 	if f.class != 0 {
 		cfg.TrafficClass = r.s.Adapter.trafficClass(int(f.class) - 1)
+		if class := classOf(&r.profile, int(f.class)-1); r.s.Adapter.MinProbe == 0 && !r.profile.Classes[class].Lossless {
+			cfg.MinProbe = lossyProbe.duration()
+		}
 	}
 	x, y, err := r.a.Connect(f.Src, f.Dst, cfg)
 	if err != nil {

@@ -36,6 +36,7 @@ type Summary struct {
 	RateCuts    uint64   `json:"rate_cuts"`
 	LongestByte int64    `json:"longest_queue_bytes"`
 	LongestName string   `json:"longest_queue,omitempty"`
+	GoBack      string   `json:"window_unused,omitempty"`   // see Result.GoBack
 	Unsent      int      `json:"scripted_unsent,omitempty"` // packets of [[loss]] and [[mark]]
 	LeftOut     []string `json:"left_out,omitempty"`        // what was not recorded
 
@@ -57,7 +58,7 @@ func (r *Result) Summary() Summary {
 		VirtualUs: r.End.us(), Events: t.Events, Digest: fmt.Sprintf("%016x", r.Digest), StillSince: r.Still.us(),
 		Unfinished: len(r.Unfinished), Sent: t.Sent, Delivered: t.Delivered, Dropped: t.Dropped(), Hops: t.Hops, Marks: t.Marks, Pauses: t.XOFFs,
 		Retransmits: st.Retransmits, Repairs: st.Repairs, Probes: st.Probes, Timeouts: st.Timeouts,
-		LeftOut: r.LeftOut, Unsent: r.Unsent, CNPs: st.CNPsReceived, WindowCuts: st.WindowCuts, RateCuts: st.RateCuts,
+		LeftOut: r.LeftOut, GoBack: r.GoBack, Unsent: r.Unsent, CNPs: st.CNPsReceived, WindowCuts: st.WindowCuts, RateCuts: st.RateCuts,
 	}
 	if r.Early != nil {
 		s.Early = r.Early.Error()

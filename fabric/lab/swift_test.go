@@ -42,9 +42,9 @@ func TestSwiftTargetOfAPath(t *testing.T) {
 	}
 }
 
-// Over cables of 100 µs, where the round trip alone is twenty times 20 µs, Swift
-// keeps the queue that it keeps over short ones, less what one hop adds more
-// than it takes there, and the link is full.
+// Over cables of 100 µs, where the round trip alone is twenty times 20 µs,
+// Swift keeps the queue that it keeps over short ones, less what one hop adds
+// more than it takes there, and the link is full.
 func TestSwiftOverLongCables(t *testing.T) {
 	t.Parallel()
 	r := play(t, Scenario{Until: 300_000 * us, Warm: 200_000 * us, Network: Network{Topology: "star", Hosts: 5, Rate: 25 * Gbps, Profile: "hpcc-sim", Delay: 100 * us, Lossy: true},

@@ -26,7 +26,9 @@ const MostPackets = 1 << 20
 // there are no bytes. Of a packet that a switch has trimmed there is what is
 // left; its IP header says how long it was. Times begin with 1970 at the
 // beginning of the run. A pause frame is a MAC control frame (IEEE 802.1Qbb), a
-// frame of a program has an experimental EtherType.
+// frame of a program has an experimental EtherType, and so has a header that
+// goes back to its sender because a switch has trimmed it: it is no packet of
+// RoCE, but has its addresses and its BTH.
 type Pcap struct {
 	w     *dissect.Writer
 	snap  int
@@ -56,6 +58,9 @@ const (
 	// experimental is the EtherType of frames of programs, Local
 	// Experimental EtherType 1 (IEEE 802, 9.2.4).
 	experimental = 0x88b5
+	// returnedType is the first byte of a header that goes back to its
+	// sender; that of other frames is network.Frame.Type.
+	returnedType = 0xff
 )
 
 var be = binary.BigEndian
@@ -68,6 +73,19 @@ func (p *Pcap) Take(x *lab.Packet) {
 	}
 	p.left--
 	f := dissect.Frame{Time: time.Unix(0, int64(x.At/1000)).UTC(), Link: dissect.LinkEthernet, Length: max(x.Wire-aroundFrame, leastFrame)}
+	b := p.appendFrame(x, f.Length)
+	p.frame = b
+	if p.snap > 0 {
+		b = b[:min(len(b), p.snap)]
+	}
+	f.Data = b
+	if err := p.w.Write(&f); err != nil && p.err == nil {
+		p.err = err
+	}
+}
+
+// appendFrame returns a frame, which is that long without its FCS.
+func (p *Pcap) appendFrame(x *lab.Packet, length int) []byte {
 	b := p.frame[:0]
 	switch {
 	case x.Frame:
@@ -76,6 +94,15 @@ func (p *Pcap) Take(x *lab.Packet) {
 		b = be.AppendUint16(b, experimental)
 		b = append(b, x.Type, x.Class)
 		b = be.AppendUint64(b, x.Value)
+		b = fill(b, leastFrame)
+	case x.Returned:
+		b = appendMAC(b, x.To)
+		b = appendMAC(b, x.From)
+		b = be.AppendUint16(b, experimental)
+		b = append(b, returnedType, 0)
+		b = append(b, x.Src.AsSlice()...)
+		b = append(b, x.Dst.AsSlice()...)
+		b = append(b, x.Data[:min(len(x.Data), rocev2.BTHLen)]...)
 		b = fill(b, leastFrame)
 	case x.Pause:
 		b = append(b, 0x01, 0x80, 0xc2, 0, 0, 1)
@@ -88,30 +115,28 @@ func (p *Pcap) Take(x *lab.Packet) {
 		}
 		b = fill(b, leastFrame)
 	default:
-		b = appendMAC(b, x.To)
-		b = appendMAC(b, x.From)
-		b = be.AppendUint16(b, 0x0800)
-		b = appendHeaders(b, x)
-		above := len(b)
-		b = append(b, x.Data[:min(len(x.Data), x.Length)]...)
-		if x.TCP {
-			sumTCP(b[above:], x)
-		}
-		to := min(above+x.Length, f.Length) // less than it was of a packet that was trimmed
-		if p.snap > 0 {
-			to = min(to, p.snap)
-		}
-		b = fill(b, to)
-		b = b[:min(len(b), f.Length)]
+		return p.appendPacket(b, x, length)
 	}
-	p.frame = b
+	return b
+}
+
+// appendPacket appends a packet of RoCE or TCP, up to what is captured of it.
+func (p *Pcap) appendPacket(b []byte, x *lab.Packet, length int) []byte {
+	b = appendMAC(b, x.To)
+	b = appendMAC(b, x.From)
+	b = be.AppendUint16(b, 0x0800)
+	b = appendHeaders(b, x)
+	above := len(b)
+	b = append(b, x.Data[:min(len(x.Data), x.Length)]...)
+	if x.TCP {
+		sumTCP(b[above:], x)
+	}
+	to := min(above+x.Length, length) // less than it was of a packet that was trimmed
 	if p.snap > 0 {
-		b = b[:min(len(b), p.snap)]
+		to = min(to, p.snap)
 	}
-	f.Data = b
-	if err := p.w.Write(&f); err != nil && p.err == nil {
-		p.err = err
-	}
+	b = fill(b, to)
+	return b[:min(len(b), length)]
 }
 
 // appendMAC appends the address of a port, which is administered locally.

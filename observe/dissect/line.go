@@ -150,6 +150,9 @@ func (p *Packet) Notes() (notes []string) {
 	case ICRCBad:
 		add("BAD ICRC: receivers drop it")
 	case ICRCUnknown:
+		if p.Trimmed {
+			add("trimmed: without its payload")
+		}
 		add("cut at %d of %d bytes", len(p.raw), p.Length)
 	}
 	if p.Flags&Retransmitted != 0 {
