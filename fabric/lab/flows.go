@@ -160,7 +160,7 @@ func (r *run) arrivals(tn *tenant, t *Traffic, op int, hosts []int, rand *event.
 		return fmt.Errorf("arrivals end at %v, before they start at %v", until, t.Start)
 	}
 	var s traffic.Stream
-	rate, n := r.g.HostRate(), len(hosts)
+	rate, n := r.s.Network.lineRate(r.g), len(hosts)
 	if t.Kind == "load" {
 		if t.Sizes == "" && t.Bytes == 0 {
 			return errors.New("sizes or bytes must say how long flows are")

@@ -25,7 +25,7 @@ func (n *Network) graph() (*topology.Graph, error) {
 	if err != nil {
 		return nil, err
 	}
-	host := topology.Cable{Rate: int64(orDefault(n.Rate, 100*Gbps)), Delay: int64(orDefault(n.Delay, Time(topology.Microsecond)))}
+	host := topology.Cable{Rate: int64(n.hostRate()), Delay: int64(orDefault(n.Delay, Time(topology.Microsecond)))}
 	up := topology.Cable{Rate: orDefault(int64(n.UpRate), host.Rate), Delay: orDefault(int64(n.UpDelay), host.Delay)}
 	if n.Oversubscription < 0 || n.CoreOversubscription < 0 || max(n.Oversubscription, n.CoreOversubscription) > mostOver {
 		return nil, fmt.Errorf("network.oversubscription is %d and core_oversubscription %d: they are 1 to %d", n.Oversubscription, n.CoreOversubscription, mostOver)
@@ -46,7 +46,7 @@ func (n *Network) graph() (*topology.Graph, error) {
 		g, err = topology.HPCC()
 	case "rails":
 		up.Rate = n.upRate(host.Rate, up.Rate, orDefault(n.MachinesPerLeaf, n.Machines))
-		g, err = topology.Rails{Machines: n.Machines, GPUs: n.GPUs, PerLeaf: n.MachinesPerLeaf, Spines: n.Spines, Host: host, Up: up}.Graph()
+		g, err = topology.Rails{Machines: n.Machines, GPUs: n.GPUs, PerLeaf: n.MachinesPerLeaf, Spines: n.Spines, Host: host, Up: up, ScaleUp: n.scaleUp(host)}.Graph()
 	case "links":
 		g, err = n.linked(host)
 	case "file":

@@ -258,6 +258,8 @@ queue_max = "0MB"
 flowlet_gap = "0us"
 converge = "0us"
 machines_per_leaf = 0
+scale_up_rate = "0b/s"
+scale_up_delay = "0s"
 oversubscription = 0
 core_oversubscription = 0
 [network.switch]

@@ -261,7 +261,7 @@ func (r *run) adapters(p *topology.Profile) error {
 	if c.DSCP < 0 || c.DSCP > 63 {
 		return fmt.Errorf("adapter.dscp is %d: there are 0 to 63", c.DSCP)
 	}
-	of := connecting{r, r.s, p, r.mtu, uint64(r.g.HostRate())}
+	of := connecting{r, r.s, p, r.mtu, uint64(r.s.Network.lineRate(r.g))}
 	all, err := of.tenant(&Tenant{})
 	if err != nil {
 		return fmt.Errorf("adapter.%w", err)

@@ -97,7 +97,7 @@ func (c *connecting) tenant(own *Tenant) (*tenant, error) {
 	if own.Rate > 0 {
 		t.conn.Rate = uint32(max(int64(own.Rate)/1000/int64(t.pairs), 1))
 	}
-	t.control, err = c.maker(&a, t.choice)
+	t.control, err = c.makers(&a, t.choice)
 	return t, err
 }
 

@@ -79,6 +79,9 @@ func wild(seed uint64) Scenario {
 	}
 	if more.below(8) == 0 {
 		n.Topology, n.Machines, n.GPUs, n.MachinesPerLeaf = "rails", 2+more.below(3), 1+more.below(3), more.rarely(2)
+		if inside := (&dice{event.NewRand(seed, 83)}); n.GPUs > 1 && inside.below(2) == 0 {
+			n.ScaleUpRate, n.ScaleUpDelay = Rate(1+inside.below(3000))*Gbps, Time(inside.rarely(3000))*Time(event.Nanosecond)
+		}
 	}
 	switch n.Topology {
 	case "leaf-spine":

@@ -29,6 +29,8 @@ var notZero = map[string]string{
 	"network.converge":    "above 0; left out, it is 1ms",
 
 	"network.switch.credit_buffer":  "above 0; left out, it is what reserve and headroom have with pauses",
+	"network.scale_up_rate":         "1Mb/s to 8Tb/s less network.rate; left out, GPUs of a machine have no network of their own",
+	"network.scale_up_delay":        "above 0, and at most 1s; left out, it is network.delay",
 	"network.machines_per_leaf":     "at least 1; left out, all machines",
 	"network.oversubscription":      "1 to 1000; left out, it is 1, or what up_rate says",
 	"network.core_oversubscription": "1 to 1000; left out, it is 1",
