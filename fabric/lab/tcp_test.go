@@ -87,7 +87,7 @@ func TestTCPInClasses(t *testing.T) {
 	}
 	s.Traffic[1].Class, s.Network.RED = "26", &RED{}
 	r = play(t, s)
-	if r.Totals.ClassDrops[3] != 0 || r.TCP.Retransmits != 0 || r.Totals.XOFFs == 0 {
+	if r.Totals.ClassDrops[3] != 0 || r.TCP.Retransmits != 0 || r.Totals.XOFFs == 0 || r.Totals.Disobeyed != 0 {
 		t.Errorf("one class: dropped %v, %+v, %d pauses", r.Totals.ClassDrops, r.TCP, r.Totals.XOFFs)
 	}
 	// With ECN it takes marks for what they are.

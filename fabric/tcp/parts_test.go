@@ -56,7 +56,15 @@ func TestRanges(t *testing.T) {
 		for range 100 {
 			if below(5) == 0 {
 				pos := below(size)
-				r.forget(pos)
+				want := int64(0)
+				for i := range pos {
+					if set[i] {
+						want++
+					}
+				}
+				if got := r.forget(pos); got != want {
+					t.Fatalf("seed %d: %d are below %d, want %d", seed, got, pos, want)
+				}
 				clear(set[:pos])
 			} else {
 				s := span{begin: below(size)}
@@ -79,8 +87,13 @@ func TestRanges(t *testing.T) {
 					sum++
 				}
 			}
-			if got := r.below(pos); got != sum {
-				t.Fatalf("seed %d: %d of %v are below %d, want %d", seed, got, r, pos, sum)
+			if got := r.within(0, pos); got != sum || r.above(pos) != r.total-sum {
+				t.Fatalf("seed %d: %d of %v are below %d, and %d above; want %d", seed, got, r, pos, r.above(pos), sum)
+			}
+			for i := range r.len() {
+				if k := r.get(i); k.begin >= k.end || i > 0 && r.get(i-1).end >= k.begin {
+					t.Fatalf("seed %d: %v", seed, r)
+				}
 			}
 			gap := span{pos, size}
 			for gap.begin < size && set[gap.begin] {
@@ -170,12 +183,16 @@ func FuzzEnds(f *testing.F) {
 			if snd.una > snd.nxt || snd.nxt > snd.total || snd.pipe < 0 || snd.pipe > 2*(snd.nxt-snd.una)+snd.w.mss || snd.w.cwnd < snd.w.mss {
 				t.Fatalf("step %d: %+v", i, snd)
 			}
-			for j, k := range snd.sacked {
-				if k.begin < snd.una || k.end > snd.nxt || k.begin >= k.end || j > 0 && snd.sacked[j-1].end >= k.begin {
+			for j := range snd.sacked.len() {
+				k := snd.sacked.get(j)
+				if k.begin < snd.una || k.end > snd.nxt || k.begin >= k.end || j > 0 && snd.sacked.get(j-1).end >= k.begin {
 					t.Fatalf("step %d: %v of %d to %d", i, snd.sacked, snd.una, snd.nxt)
 				}
 			}
-			if rcv.open && len(rcv.over) > 0 && rcv.over[0].begin <= rcv.nxt {
+			if low := snd.sacked.within(snd.una, snd.rexmit); snd.open && (low != snd.low || snd.rexmit < snd.una) {
+				t.Fatalf("step %d: %d bytes are below %d, and %d are counted: %+v", i, low, snd.rexmit, snd.low, snd)
+			}
+			if rcv.open && rcv.over.len() > 0 && rcv.over.get(0).begin <= rcv.nxt {
 				t.Fatalf("step %d: %+v", i, rcv)
 			}
 		}

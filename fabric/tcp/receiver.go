@@ -81,11 +81,11 @@ func (r *receiver) take(p span) {
 		r.now = true
 	case p.begin <= r.nxt:
 		r.nxt = p.end
-		if len(r.over) > 0 {
+		if r.over.len() > 0 {
 			r.now = true
 			r.over.forget(r.nxt)
-			if len(r.over) > 0 && r.over[0].begin == r.nxt {
-				r.nxt = r.over[0].end
+			if r.over.len() > 0 && r.over.get(0).begin == r.nxt {
+				r.nxt = r.over.get(0).end
 				r.over.forget(r.nxt)
 			}
 		}
@@ -151,13 +151,14 @@ func (r *receiver) next(h *segment) bool {
 func (r *receiver) selective(h *segment) {
 	for _, pos := range r.recent[:r.many] {
 		i := r.over.at(pos)
-		if i == len(r.over) || r.over[i].begin > pos {
+		if i == r.over.len() || r.over.get(i).begin > pos {
 			continue // it has been taken since
 		}
-		b := block{r.peerFirst + uint32(r.over[i].begin), r.peerFirst + uint32(r.over[i].end)}
+		k := r.over.get(i)
+		b := block{r.peerFirst + uint32(k.begin), r.peerFirst + uint32(k.end)}
 		had := false
-		for _, k := range h.blocks[:h.n] {
-			had = had || k == b
+		for _, o := range h.blocks[:h.n] {
+			had = had || o == b
 		}
 		if !had {
 			h.blocks[h.n] = b

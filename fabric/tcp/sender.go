@@ -46,7 +46,8 @@ type sender struct {
 	sacked   ranges // RFC 6675 3
 	pipe     int64  // SetPipe
 	lostTo   int64  // all below that is not in sacked is lost, by a timeout
-	rexmit   int64  // HighRxt + 1
+	rexmit   int64  // HighRxt + 1, or una
+	low      int64  // bytes of sacked below it
 	recover  int64  // RecoveryPoint + 1
 	rescue   int64  // RescueRxt + 1
 	timedOut int64  // what was oldest at the last timeout
@@ -66,8 +67,8 @@ func (s *sender) done() bool { return s.una == s.total }
 // lostBelow returns below what all that is not in sacked is lost (IsLost).
 func (s *sender) lostBelow() int64 {
 	lost, bytes := max(s.lostTo, s.una), int64(0)
-	for i, n := len(s.sacked)-1, 1; i >= 0; i, n = i-1, n+1 {
-		k := s.sacked[i]
+	for i, n := s.sacked.len()-1, 1; i >= 0; i, n = i-1, n+1 {
+		k := s.sacked.get(i)
 		if bytes += k.end - k.begin; n >= dupThresh || bytes > (dupThresh-1)*s.w.mss {
 			return max(lost, k.begin)
 		}
@@ -77,11 +78,8 @@ func (s *sender) lostBelow() int64 {
 
 // setPipe counts what is in the network (SetPipe).
 func (s *sender) setPipe() {
-	missing := func(to int64) int64 { return to - s.una - s.sacked.below(to) }
-	s.pipe = missing(s.nxt)
-	if len(s.sacked) > 0 || s.lostTo > s.una || s.rexmit > s.una {
-		s.pipe += missing(max(s.rexmit, s.una)) - missing(s.lostBelow())
-	}
+	lost := s.lostBelow()
+	s.pipe = s.nxt - lost - s.sacked.above(lost) + s.rexmit - s.una - s.low
 }
 
 // Kinds of what a sender sends.
@@ -107,18 +105,18 @@ func (s *sender) what() (p span, kind int) {
 		return p, nothing
 	}
 	if s.mode != normal {
-		if p = s.sacked.gap(max(s.rexmit, s.una), s.lostBelow()); p.begin < p.end { // rule 1
+		if p = s.sacked.gap(s.rexmit, s.lostBelow()); p.begin < p.end { // rule 1
 			return s.clip(p), again
 		}
 	}
 	if p = s.clip(span{s.nxt, s.total}); p.begin < p.end && p.end <= s.una+s.room { // rule 2
 		return p, news
 	}
-	if s.mode != fast || len(s.sacked) == 0 {
+	if s.mode != fast || s.sacked.len() == 0 {
 		return p, nothing
 	}
-	last := s.sacked[len(s.sacked)-1]
-	if p = s.sacked.gap(max(s.rexmit, s.una), last.begin); p.begin < p.end { // rule 3
+	last := s.sacked.get(s.sacked.len() - 1)
+	if p = s.sacked.gap(s.rexmit, last.begin); p.begin < p.end { // rule 3
 		return s.clip(p), again
 	}
 	if s.rescue <= s.una && last.end < s.nxt { // rule 4
@@ -188,8 +186,9 @@ func (s *sender) sent(now event.Time, p span, kind int) {
 	s.timedAt, s.force, s.synAgain = event.Never, false, false
 	if kind == rescued {
 		s.rescue = s.recover
-	} else {
-		s.rexmit = max(s.rexmit, p.end)
+	} else if p.end > s.rexmit {
+		s.low += s.sacked.within(s.rexmit, p.end)
+		s.rexmit = p.end
 	}
 }
 
@@ -217,7 +216,7 @@ func (s *sender) handle(now event.Time, h *segment) {
 	if s.advance(now, pos); bytes == 0 && selected > 0 {
 		s.dups++
 	}
-	if s.mode == normal && len(s.sacked) > 0 && (s.dups >= dupThresh || s.lostBelow() > s.una) {
+	if s.mode == normal && s.sacked.len() > 0 && (s.dups >= dupThresh || s.lostBelow() > s.una) {
 		s.recovery()
 	}
 	s.setPipe()
@@ -262,7 +261,9 @@ func (s *sender) selected(h *segment) (news int64) {
 	for _, b := range h.blocks[:h.n] {
 		k := span{unwrap(b.begin, s.first, s.una), unwrap(b.end, s.first, s.una)}
 		if k.begin > s.una && k.end <= s.nxt {
-			news += s.sacked.add(k)
+			below := s.sacked.add(span{k.begin, min(k.end, s.rexmit)})
+			s.low += below
+			news += below + s.sacked.add(span{max(k.begin, s.rexmit), k.end})
 		}
 	}
 	return news
@@ -274,8 +275,10 @@ func (s *sender) advance(now event.Time, pos int64) {
 		return
 	}
 	s.una, s.dups = pos, 0
-	s.sacked.forget(pos)
-	s.rexmit = max(s.rexmit, pos)
+	s.low -= s.sacked.forget(pos)
+	if pos > s.rexmit {
+		s.rexmit, s.low = pos, 0
+	}
 	if s.timedAt != event.Never && pos >= s.timed {
 		s.rto.sample(now - s.timedAt)
 		s.timedAt = event.Never
@@ -294,7 +297,7 @@ func (s *sender) flight() int64 { return min(s.nxt-s.una, s.w.cwnd) }
 
 // recovery begins with the segment that is missed (RFC 6675 5, step 4).
 func (s *sender) recovery() {
-	s.mode, s.recover, s.force, s.rexmit, s.rescue = fast, s.nxt, true, s.una, s.una
+	s.mode, s.recover, s.force, s.rexmit, s.low, s.rescue = fast, s.nxt, true, s.una, 0, s.una
 	s.w.halve(s.flight())
 	s.w.answered = s.nxt
 	s.cwr = s.cfg.ecn()
@@ -313,6 +316,6 @@ func (s *sender) timeout() {
 	}
 	s.w.timeout(s.flight(), s.timedOut == s.una)
 	s.w.answered = s.nxt
-	s.mode, s.lostTo, s.rexmit, s.recover, s.timedOut, s.dups, s.force = slow, s.nxt, s.una, s.nxt, s.una, 0, false
+	s.mode, s.lostTo, s.rexmit, s.low, s.recover, s.timedOut, s.dups, s.force = slow, s.nxt, s.una, 0, s.nxt, s.una, 0, false
 	s.setPipe()
 }
