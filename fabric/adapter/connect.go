@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/gosoftroce/rocev2/hca/engine"
 	"github.com/gosoftroce/rocev2/ib"
@@ -27,6 +28,10 @@ type Connection struct {
 	Timeout      uint8      // local ACK timeout, code of IBTA 9.7.6.1.3; 0: 14, which is 67 ms
 	Retries      int        // 0: 7; negative: none
 
+	// MinProbe is that of this connection, see engine.Config; 0: that of
+	// the adapters.
+	MinProbe time.Duration
+
 	// Rate bounds how fast each side sends data, in kb/s on the wire; 0:
 	// it does not. See ib.Attr.RateLimit.
 	Rate uint32
@@ -49,6 +54,8 @@ func (c Connection) withDefaults() (Connection, error) {
 	switch {
 	case !c.MTU.Valid():
 		return c, fmt.Errorf("adapter: Connection.MTU: %w", c.MTU.Err())
+	case c.MinProbe < 0:
+		return c, fmt.Errorf("adapter: Connection.MinProbe is %v: it must be above 0, or 0 for that of the adapters", c.MinProbe)
 	case c.SrcPort != 0 && c.SrcPort < ib.MinSrcPort:
 		return c, fmt.Errorf("adapter: Connection.SrcPort is %d: it must be 0, or %d to 65535", c.SrcPort, ib.MinSrcPort)
 	case c.Depth < 1 || c.Depth > ib.MaxWR:
@@ -115,7 +122,7 @@ func (a *Adapters) newQP(host int, c *Connection) (*QP, error) {
 		return nil, err
 	}
 	q := &QP{h: h}
-	cfg := qp.Config{PD: h.pd, SendCQ: q, RecvCQ: (*receiver)(q), MaxSendWR: c.Depth, SignalAll: true}
+	cfg := qp.Config{PD: h.pd, SendCQ: q, RecvCQ: (*receiver)(q), MaxSendWR: c.Depth, SignalAll: true, MinProbe: c.MinProbe}
 	if a.cfg.Real {
 		cfg.MaxRecvWR = c.Depth
 	} else {

@@ -34,6 +34,7 @@ type Host struct {
 	echoes map[echoKey]*echo             // with Config.Telemetry; only looked up
 	sent   uint8                         // packets, of Config.PerPacket
 	tasks  heap.Heap[event.Time, func()] // see At
+	beside *beside                       // nil: only the adapter
 }
 
 // Number returns the number of the host in its network.
@@ -58,9 +59,17 @@ const ipHeaders = 20 + 8
 
 // Pull implements network.Host.
 func (h *Host) Pull(now event.Time, port int, paused uint8, p *network.Packet) bool {
-	if port != 0 {
+	switch {
+	case port != 0:
 		return false
+	case h.beside != nil:
+		return h.pullInTurn(now, paused, p)
 	}
+	return h.pull(now, paused, p)
+}
+
+// pull writes the next packet of the adapter.
+func (h *Host) pull(now event.Time, paused uint8, p *network.Packet) bool {
 	if h.pullReturn(paused, p) {
 		return true
 	}
@@ -111,6 +120,12 @@ func (h *Host) Receive(now event.Time, _ int, p *network.Packet) {
 		of = &h.a.parts[part].records
 	}
 	k := of.at(p.Handle)
+	if p.Flags&foreign != 0 {
+		h.receiveForeign(now, k, p)
+		a.release(p.Handle)
+		h.after()
+		return
+	}
 	if p.Flags&network.Trimmed != 0 {
 		h.trimmed(toClock(now), k, p)
 		a.release(p.Handle)

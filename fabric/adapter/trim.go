@@ -17,6 +17,10 @@ import (
 // returned is the mark of a header that has come back to its sender.
 const returned network.Flags = 1 << 7
 
+// IsReturned reports whether a packet is a header that goes back to its sender,
+// because a switch has cut its payload off.
+func IsReturned(p *network.Packet) bool { return p.Flags&returned != 0 }
+
 // mostReturns bounds the headers of a host that are to go back, where their
 // class is paused. The loss of others shows later, by what comes after them.
 const mostReturns = 4096

@@ -37,6 +37,8 @@ type Packet struct {
 	Value       uint64
 
 	// Of another packet:
+	TCP                    bool // it is of TCP: Data begins with that header, without its checksum, and Length is that of header and payload
+	Returned               bool // the header of a packet that a switch has trimmed, on its way back to the sender
 	Src, Dst               netip.Addr
 	SrcPort                uint16
 	TrafficClass, HopLimit uint8  // as they are here: 4 × DSCP + ECN
@@ -140,6 +142,7 @@ func (c *capturer) pass(x *network.Sight, at, from, to portRef) {
 		p.Src, p.Dst = adapter.Addr(int(q.Src)), adapter.Addr(int(q.Dst))
 		p.SrcPort, p.TrafficClass, p.HopLimit = q.SrcPort, q.DSCP<<2|q.ECN, q.Hops
 		p.Data, p.Length = c.a.Datagram(q)
+		p.TCP, p.Returned = adapter.IsForeign(q), adapter.IsReturned(q)
 	}
 	c.take(p)
 }

@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -66,11 +67,7 @@ func (of *connecting) maker(c *Adapter, choice cc.Choice) (func(path) cc.Control
 		// does not say how.
 		most.InitialBytes = min(windowOf(of.roundTrip(), choice.Line, mtu), bytes)
 		return func(there path) cc.Controller {
-			swift := swift
-			if swift.Hops == 0 {
-				swift.Hops = max(len(there)-1, 0)
-			}
-			return cc.NewSwift(swift, most)
+			return cc.NewSwift(there.swift(swift, mtu), most)
 		}, nil
 	case cc.LawTimely:
 		return func(path) cc.Controller { return cc.NewTimely(cc.NewStatic(int(c.Window), most), timely) }, nil
@@ -80,6 +77,33 @@ func (of *connecting) maker(c *Adapter, choice cc.Choice) (func(path) cc.Control
 		return nil, fmt.Errorf("control: %w", err)
 	}
 	return func(path) cc.Controller { return cc.NewDCQCN(cc.NewStatic(int(c.Window), most), p) }, nil
+}
+
+// The target of Swift where none is said, without the path: it is for cables
+// that take as long as each switch adds (see cc.SwiftConfig).
+const swiftTarget = 20 * time.Microsecond
+
+// swift returns the parameters of Swift for a path: its switches, and if no
+// target is said also how long it is. The paper scales the target by the
+// topology: a base for a network of one hop, and as much more for each further
+// one as it takes (Kumar et al., SIGCOMM 2020, section 3.5). So a cable that
+// takes longer than that, there and back, adds the rest.
+func (p path) swift(c cc.SwiftConfig, mtu rocev2.MTU) cc.SwiftConfig {
+	if c.Hops == 0 {
+		c.Hops = max(len(p)-1, 0)
+	}
+	if c.Target != 0 {
+		return c
+	}
+	c.Hop = cmp.Or(c.Hop, swiftTarget*100/655)
+	c.Range = cmp.Or(c.Range, 5*swiftTarget)
+	var more Time
+	for _, h := range p {
+		took := 2*h.delay + h.takes(network.WireSize(ipBytes+rethBytes+mtu.Bytes())) + h.takes(network.WireSize(ipBytes+aethBytes))
+		more += max(took-Time(event.Of(c.Hop)), 0)
+	}
+	c.Target = min(swiftTarget+more.duration(), time.Second)
+	return c
 }
 
 // windowOf returns how the packets that a rate sends in a time count in flight.

@@ -101,7 +101,7 @@ func (r *run) failures() (err error) {
 		r.net.SetCable(int(cable), !now.down)
 	})
 	for _, t := range r.tenants {
-		r.data |= 1 << r.net.ClassOf(t.conn.TrafficClass>>2)
+		t.stormed(r, t.conn.TrafficClass>>2)
 	}
 	r.happen(storms, func(host int32, _, now trouble) {
 		classes := r.data

@@ -41,6 +41,9 @@ func (r *run) begin(tn *tenant, t *Traffic, rand *event.Rand) error {
 	if err := t.check(r.s.Until); err != nil {
 		return err
 	}
+	if err := tn.refuse(t); err != nil {
+		return err
+	}
 	op, err := oneOf("op", t.Op, operations, 0)
 	if err != nil {
 		return err
@@ -90,7 +93,7 @@ func (t *tenant) flow(src, dst int, bytes int64, start Time, op int) *Flow {
 // inClass has a flow go in the class of a DSCP, not in its tenant's.
 func (f *Flow) inClass(r *run, dscp uint8) {
 	f.class = dscp + 1
-	r.data |= 1 << r.net.ClassOf(dscp)
+	f.tenant.stormed(r, dscp)
 }
 
 // later has a flow begin at its time.
@@ -157,7 +160,7 @@ func (r *run) arrivals(tn *tenant, t *Traffic, op int, hosts []int, rand *event.
 		return fmt.Errorf("arrivals end at %v, before they start at %v", until, t.Start)
 	}
 	var s traffic.Stream
-	rate, n := r.g.HostRate(), len(hosts)
+	rate, n := r.s.Network.lineRate(r.g), len(hosts)
 	if t.Kind == "load" {
 		if t.Sizes == "" && t.Bytes == 0 {
 			return errors.New("sizes or bytes must say how long flows are")
@@ -224,6 +227,12 @@ func (r *run) start(f *Flow) {
 	}
 	f.number = len(r.flows)
 	r.flows = append(r.flows, f)
+	if f.tenant.tcp != nil {
+		if err := f.carry(r); err != nil {
+			r.fail(f.Src, err)
+		}
+		return
+	}
 	for i := range pairs {
 		c, err := r.connect(f, i)
 		if err != nil {
@@ -343,6 +352,9 @@ func (r *run) connect(f *Flow, pair int) (*connection, error) {
 	}
 	if f.class != 0 {
 		cfg.TrafficClass = r.s.Adapter.trafficClass(int(f.class) - 1)
+		if class := classOf(&r.profile, int(f.class)-1); r.s.Adapter.MinProbe == 0 && !r.profile.Classes[class].Lossless {
+			cfg.MinProbe = lossyProbe.duration()
+		}
 	}
 	x, y, err := r.a.Connect(f.Src, f.Dst, cfg)
 	if err != nil {

@@ -20,6 +20,8 @@ func FuzzScenario(f *testing.F) {
 	f.Add([]byte("[network]\ntopology = \"star\"\nhosts = 4\n[[traffic]]\nkind = \"list\"\nformat = \"htsim\"\nlist = \"0->1 start 0 size 9 send_done_trigger 1\\n1->2 trigger 1 size 9\\ntrigger id 1 oneshot\"\n[[traffic]]\nkind = \"list\"\nformat = \"ns3\"\nrebase = true\nlist = \"1\\n0 3 3 1 9 2.5\"\n"))
 	traces := packed(new(tracer).node(1, etCollective, 0, nil, "comm_size", 100), new(tracer).node(1, etCollective, 0, nil, "comm_size", 100))
 	f.Add([]byte("[network]\ntopology = \"pair\"\n[[traffic]]\nkind = \"chakra\"\nlist = \"" + traces + "\"\n"))
+	f.Add([]byte("[network]\ntopology = \"rails\"\nmachines = 2\ngpus = 2\nspines = 1\nscale_up_rate = \"1Tb/s\"\n[[traffic]]\nkind = \"permutation\"\nbytes = \"9KB\"\ntransport = \"tcp\"\ncontrol = \"dctcp\"\n" +
+		"tcp = { mss = 536, initial_window = 1, min_rto = \"1us\", ack_every = 1, ecn = true }\n[[traffic]]\nkind = \"flow\"\nto = 3\nclass = \"26\"\nwindow = \"9KB\"\ntransport = \"tcp\"\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		s, err := Parse(text)
 		if err != nil {

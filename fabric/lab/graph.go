@@ -25,7 +25,7 @@ func (n *Network) graph() (*topology.Graph, error) {
 	if err != nil {
 		return nil, err
 	}
-	host := topology.Cable{Rate: int64(orDefault(n.Rate, 100*Gbps)), Delay: int64(orDefault(n.Delay, Time(topology.Microsecond)))}
+	host := topology.Cable{Rate: int64(n.hostRate()), Delay: int64(orDefault(n.Delay, Time(topology.Microsecond)))}
 	up := topology.Cable{Rate: orDefault(int64(n.UpRate), host.Rate), Delay: orDefault(int64(n.UpDelay), host.Delay)}
 	if n.Oversubscription < 0 || n.CoreOversubscription < 0 || max(n.Oversubscription, n.CoreOversubscription) > mostOver {
 		return nil, fmt.Errorf("network.oversubscription is %d and core_oversubscription %d: they are 1 to %d", n.Oversubscription, n.CoreOversubscription, mostOver)
@@ -46,7 +46,7 @@ func (n *Network) graph() (*topology.Graph, error) {
 		g, err = topology.HPCC()
 	case "rails":
 		up.Rate = n.upRate(host.Rate, up.Rate, orDefault(n.MachinesPerLeaf, n.Machines))
-		g, err = topology.Rails{Machines: n.Machines, GPUs: n.GPUs, PerLeaf: n.MachinesPerLeaf, Spines: n.Spines, Host: host, Up: up}.Graph()
+		g, err = topology.Rails{Machines: n.Machines, GPUs: n.GPUs, PerLeaf: n.MachinesPerLeaf, Spines: n.Spines, Host: host, Up: up, ScaleUp: n.scaleUp(host)}.Graph()
 	case "links":
 		g, err = n.linked(host)
 	case "file":
@@ -111,17 +111,21 @@ func (n *Network) read() (*topology.Graph, error) {
 	return g, nil
 }
 
+// lossyProbe is the default of Adapter.MinProbe where something is lost.
+const lossyProbe = 80 * us
+
 // minProbe is the default of Adapter.MinProbe. Where something is lost it is
 // IRN's: a quarter of the 320 µs of its high timeout. In a network whose
 // classes pause, and whose cables neither lose nor fail, silence says that a
 // queue is long: there it is that of devices over sockets. A traffic may have a
-// class of its own that does not pause.
+// class of its own that does not pause; a flow of a list or of a Source too,
+// and then its connection has lossyProbe.
 func (r *run) minProbe() Time {
 	s := r.s
 	lossy := func(l topology.Link) bool { return l.Loss > 0 || l.BER > 0 }
 	drops := slices.ContainsFunc(r.tenants, func(t *tenant) bool { return t.lossy })
 	if n := &s.Network; drops || n.Lossy || n.Loss > 0 || n.BER > 0 || slices.ContainsFunc(r.g.Links(), lossy) || n.Watchdog > 0 || s.Adapter.DSCP > 0 || len(s.Failures) > 0 || len(s.Losses) > 0 {
-		return 80 * us
+		return lossyProbe
 	}
 	return 1000 * us
 }

@@ -110,29 +110,38 @@ func (p path) alone(bytes int) Time { return p.send(bytes, make([]Time, len(p)))
 // message returns when the last packet of a message has arrived. The first and
 // the last one of several have longer headers.
 func (p path) message(bytes int64, mtu, first, final int) Time {
+	last := max((bytes+int64(mtu)-1)/int64(mtu), 1) - 1
+	if last == 0 {
+		final = first
+	}
+	return p.train(bytes, mtu, func(payload int, packet int64) int {
+		extra := 0
+		switch packet {
+		case last:
+			extra = final
+		case 0:
+			extra = first
+		}
+		return network.WireSize(ipBytes + padded(payload) + extra)
+	})
+}
+
+// train returns when the last of some packets has arrived that follow each
+// other. size is how long one is on the wire, by its payload and its number.
+func (p path) train(bytes int64, mtu int, size func(payload int, packet int64) int) Time {
 	packets := max((bytes+int64(mtu)-1)/int64(mtu), 1)
 	last := int(bytes - (packets-1)*int64(mtu))
 	free := make([]Time, len(p)) // when each cable has taken what came before
-	var at Time
-	send := func(payload, extra int) { at = p.send(network.WireSize(ipBytes+padded(payload)+extra), free) }
 	full := packets - 1
 	for k := range min(full, warmUpLong) {
-		if k == 0 {
-			send(mtu, first)
-		} else {
-			send(mtu, 0)
-		}
+		p.send(size(mtu, k), free)
 	}
 	if full > warmUpLong { // from now on each follows the one before by its time on the slowest cable so far
 		slowest := Time(0)
 		for i, h := range p {
-			slowest = max(slowest, h.takes(network.WireSize(ipBytes+mtu)))
+			slowest = max(slowest, h.takes(size(mtu, warmUpLong-1)))
 			free[i] += Time(full-warmUpLong) * slowest
 		}
 	}
-	if full == 0 {
-		final = first
-	}
-	send(last, final)
-	return at
+	return p.send(size(last, full), free)
 }

@@ -155,7 +155,9 @@ func (l *lister) flow(k *tracefile.Flow, start Time) *Flow {
 		return h
 	}
 	f := l.tenant.flow(host("from", k.Src), host("to", k.Dst), k.Bytes, start+Time(k.Start), l.op)
-	if k.Op != "" {
+	if k.Op != "" && l.tenant.tcp != nil {
+		wrong(errOpOfTCP)
+	} else if k.Op != "" {
 		var err error
 		if f.op, err = oneOf("op: it", k.Op, operations, 0); err != nil {
 			wrong(err)

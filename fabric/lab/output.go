@@ -234,7 +234,7 @@ func (w *sampledFlow) look(s *Samples, f *Flow) {
 		w.rate, w.rtt = s.add(name, "rate_bps", -1), s.add(name, "srtt_ns", -1)
 	}
 	inFlight, window, rate, rtt := int64(-1), int64(-1), int64(-1), int64(-1)
-	if len(f.conns) > 0 && f.End == 0 {
+	if (len(f.conns) > 0 || f.stream != nil) && f.End == 0 {
 		at := f.sending()
 		inFlight, window, rate, rtt = int64(at.InFlight), int64(at.Window), int64(at.Rate), at.RTT.Nanoseconds()
 	}
@@ -245,6 +245,9 @@ func (w *sampledFlow) look(s *Samples, f *Flow) {
 // sending returns how the queue pairs of a flow stand, all together: but for
 // the round trip time, which is that of the first.
 func (f *Flow) sending() qp.Flow {
+	if f.stream != nil {
+		return f.sendingTCP()
+	}
 	at := qp.FlowOf(f.conns[0].x.Core())
 	for _, c := range f.conns[1:] {
 		more := qp.FlowOf(c.x.Core())
@@ -255,7 +258,13 @@ func (f *Flow) sending() qp.Flow {
 
 // ended notes the counters of a flow whose queue pairs are about to go.
 func (c *recorder) ended(f *Flow) {
-	if c == nil || len(f.conns) == 0 || c.r.s.Adapter.Shared && f.Bytes > 0 {
+	switch {
+	case c == nil:
+		return
+	case f.stream != nil:
+		f.Counters = f.countersTCP()
+		return
+	case len(f.conns) == 0 || c.r.s.Adapter.Shared && f.Bytes > 0:
 		return
 	}
 	var sum qp.Stats

@@ -258,6 +258,8 @@ queue_max = "0MB"
 flowlet_gap = "0us"
 converge = "0us"
 machines_per_leaf = 0
+scale_up_rate = "0b/s"
+scale_up_delay = "0s"
 oversubscription = 0
 core_oversubscription = 0
 [network.switch]
@@ -288,6 +290,12 @@ queue_pairs = 0
 rate = "0Gb/s"
 iterations = 0
 group = 0
+[traffic.tcp]
+mss = 0
+initial_window = 0
+min_rto = "0s"
+ack_every = 0
+ack_delay = "0s"
 [[failure]]
 until = "0us"
 rate = "0b/s"

@@ -39,12 +39,15 @@ func (r *run) settle() {
 		p := &r.parts[i]
 		r.open -= len(p.over)
 		for _, f := range p.over {
+			if f.stream != nil {
+				r.under--
+			}
 			r.under -= len(f.conns)
 			if r.s.Adapter.Shared {
 				f.conns = nil
 			}
 		}
-		if !r.s.Adapter.Shared {
+		if !r.s.Adapter.Shared || r.tcp != nil {
 			r.closed = append(r.closed, p.over...)
 		}
 		clear(p.over)
@@ -67,7 +70,7 @@ const untilReaped = 10 * Microsecond
 // reap has the receiving ends closed, again and again while there are flows
 // with an end.
 func (r *run) reap() {
-	if r.reaps || r.s.Adapter.Shared {
+	if r.reaps || r.s.Adapter.Shared && r.tcp == nil {
 		return
 	}
 	r.reaps = true
@@ -82,6 +85,10 @@ func (r *run) reap() {
 				c.y.Close()
 			}
 			f.conns = nil
+			if f.stream != nil {
+				f.stream.Close()
+				f.stream = nil
+			}
 		}
 		clear(r.closed)
 		r.closed = r.closed[:0]

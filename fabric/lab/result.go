@@ -10,6 +10,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/gosoftroce/rocev2/fabric/network"
+	"github.com/gosoftroce/rocev2/fabric/tcp"
 	"github.com/gosoftroce/rocev2/fabric/topology"
 	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/qp"
@@ -23,10 +24,11 @@ type Result struct {
 	End      Time
 	Digest   uint64
 	Totals   network.Totals
-	Stats    qp.Stats // of all queue pairs
-	Flows    []*Flow  // in the order in which they have begun
-	Queues   []Queue  // the longest first
-	Still    Time     // since when the network stands still at the end, held up by pauses that do not end (a deadlock); 0: it does not
+	Stats    qp.Stats   // of all queue pairs
+	TCP      *tcp.Stats // of all connections of TCP; nil: there is none
+	Flows    []*Flow    // in the order in which they have begun
+	Queues   []Queue    // the longest first
+	Still    Time       // since when the network stands still at the end, held up by pauses that do not end (a deadlock); 0: it does not
 
 	Early      error        // what has ended the run before its end; nil: nothing
 	Unfinished []Unfinished // then: flows that have an end and have not come to it, those that have begun
@@ -51,6 +53,10 @@ type Result struct {
 func (r *run) result(m *sampler) *Result {
 	res := &Result{Scenario: *r.s, Hosts: int(r.g.Hosts()), End: Time(r.net.Now()), Digest: r.net.Digest(),
 		Totals: r.net.Totals(), Stats: r.a.Stats(), Flows: r.flows, Queues: m.queues(), Still: m.still(), Samples: &m.samples, graph: r.g, Unsent: unsent(r.told), GoBack: r.tenants.goBack(r.mtu)}
+	if r.tcp != nil {
+		sum := r.tcp.Stats()
+		res.TCP = &sum
+	}
 	res.iterations = make([][]Iteration, len(r.s.Traffic))
 	for _, c := range r.collectives {
 		res.iterations[c.t.traffic] = c.times()
@@ -81,8 +87,14 @@ func (r *Result) Rate(f *Flow) Rate {
 	return Rate(scaled(uint64(f.Measured)*8, 1e12, uint64(while)))
 }
 
-// Op returns the operation by which the flow's bytes go: write, send or read.
-func (f *Flow) Op() string { return operations[f.op] }
+// Op returns the operation by which the flow's bytes go: write, send, read, or
+// tcp.
+func (f *Flow) Op() string {
+	if f.tenant != nil && f.tenant.tcp != nil {
+		return "tcp"
+	}
+	return operations[f.op]
+}
 
 // Rates returns the payload rates of all flows without an end, their sum, and
 // Jain's index of fairness: 1 if they are all equal, 1/n if one has all.
@@ -191,6 +203,9 @@ func (r *Result) WriteTo(w io.Writer) (int64, error) {
 	s := &r.Stats
 	fmt.Fprintf(tab, "recovery\t%d sent again\t%d repairs\t%d probes\t%d timeouts\n", s.Retransmits, s.Repairs, s.Probes, s.Timeouts)
 	fmt.Fprintf(tab, "congestion\t%d notifications\t%d window cuts\t%d rate cuts\n", s.CNPsReceived, s.WindowCuts, s.RateCuts)
+	if t := r.TCP; t != nil {
+		fmt.Fprintf(tab, "tcp\t%d segments\t%d sent again\t%d fast recoveries\t%d timeouts\t%d cuts by marks\n", t.Segments, t.Retransmits, t.Recoveries, t.Timeouts, t.Cuts)
+	}
 	for i, q := range r.Queues {
 		if i < 3 {
 			fmt.Fprintf(tab, "queue of switch %d, port %d\tmean %v\tmost %v\n", q.Node-r.Hosts, q.Port, Bytes(q.Mean), Bytes(q.Max))

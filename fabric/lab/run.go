@@ -9,6 +9,7 @@ import (
 	"github.com/gosoftroce/rocev2/fabric/cores"
 	"github.com/gosoftroce/rocev2/fabric/event"
 	"github.com/gosoftroce/rocev2/fabric/network"
+	"github.com/gosoftroce/rocev2/fabric/tcp"
 	"github.com/gosoftroce/rocev2/fabric/topology"
 	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/qp"
@@ -35,6 +36,7 @@ type Flow struct {
 	left   int           // messages that have not completed
 	unread int           // messages that have not arrived
 	conns  []*connection // one for each queue pair
+	stream *tcp.Stream   // instead, with TCP
 	tenant *tenant
 	warm   uint64
 
@@ -61,6 +63,7 @@ type run struct {
 	ways   ways
 	net    *network.Network
 	a      *adapter.Adapters
+	tcp    *tcp.Stack // nil: no traffic goes by it
 	mtu    rocev2.MTU
 	op     []ib.Opcode
 	paths  map[int64]path // by the two hosts; only looked up
@@ -258,7 +261,7 @@ func (r *run) adapters(p *topology.Profile) error {
 	if c.DSCP < 0 || c.DSCP > 63 {
 		return fmt.Errorf("adapter.dscp is %d: there are 0 to 63", c.DSCP)
 	}
-	of := connecting{r, r.s, p, r.mtu, uint64(r.g.HostRate())}
+	of := connecting{r, r.s, p, r.mtu, uint64(r.s.Network.lineRate(r.g))}
 	all, err := of.tenant(&Tenant{})
 	if err != nil {
 		return fmt.Errorf("adapter.%w", err)
@@ -277,8 +280,11 @@ func (r *run) adapters(p *topology.Profile) error {
 		return err
 	}
 	r.op = []ib.Opcode{ib.OpWrite, ib.OpSend, ib.OpRead}
-	r.a, err = adapter.New(r.net, int(r.g.Hosts()), cfg)
-	return err
+	if r.a, err = adapter.New(r.net, int(r.g.Hosts()), cfg); err != nil {
+		return err
+	}
+	r.tcp = r.tenants.stack(r)
+	return nil
 }
 
 // notify says when receivers tell of marks. All tenants of an adapter have that
@@ -286,6 +292,9 @@ func (r *run) adapters(p *topology.Profile) error {
 func (all tenants) notify(cfg *adapter.Config, said Time, law cc.Law) {
 	every, hold := law.Notify()
 	for _, t := range all {
+		if t.tcp != nil {
+			continue
+		}
 		e, h := t.choice.Law.Notify()
 		hold = hold || h
 		if e != 0 && (every == 0 || e < every) {
@@ -321,6 +330,9 @@ func (r *run) markWarm(m *sampler) {
 
 // received returns the payload that has arrived of a flow.
 func (f *Flow) received() (sum uint64) {
+	if f.stream != nil {
+		return uint64(f.stream.Received())
+	}
 	for _, c := range f.conns {
 		if f.op == opRead {
 			sum += c.x.Stats().RxBytes

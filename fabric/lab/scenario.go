@@ -75,6 +75,8 @@ type Network struct {
 	GPUs            int // of each of them, each a host
 	MachinesPerLeaf int `toml:"machines_per_leaf"` // 0: all
 
+	ScaleUp
+
 	Links   []Link  `toml:"link"`
 	Classes []Class `toml:"class"`
 
@@ -193,7 +195,7 @@ func orDefault[T comparable](v, def T) T {
 
 // plan says how the topology becomes a network.
 func (n *Network) plan(g *topology.Graph, seed uint64) (p topology.Plan, err error) {
-	if p.Profile, err = topology.ProfileByName(orDefault(n.Profile, "spectrum"), g.HostRate()); err != nil {
+	if p.Profile, err = topology.ProfileByName(orDefault(n.Profile, "spectrum"), n.lineRate(g)); err != nil {
 		return p, fmt.Errorf("network.profile: %w", err)
 	}
 	if n.Lossy {
@@ -289,7 +291,7 @@ func (s *Scenario) check() error {
 	if err := s.Network.check(); err != nil {
 		return err
 	}
-	return s.Network.Switch.check(&s.Network)
+	return join(s.Network.checkScaleUp(), s.Network.Switch.check(&s.Network))
 }
 
 const (
@@ -349,12 +351,16 @@ func (s *Scenario) others() error {
 		return errors.New("network.alpha is for lossless classes, and there are none with lossy")
 	}
 	up := n.UpRate != 0 || n.UpDelay != 0
+	if err := n.ScaleUp.others(); err != nil {
+		return err
+	}
 	err := unused("network", n.Topology, topologies, append(n.ofSwitches(), []setting{
 		{"hosts", n.Hosts != 0, "star links"},
 		{"leaves or hosts_per_leaf", n.Leaves != 0 || n.HostsPerLeaf != 0, "leaf-spine"},
 		{"spines", n.Spines != 0, "leaf-spine rails"},
 		{"machines, gpus or machines_per_leaf", n.Machines != 0 || n.GPUs != 0 || n.MachinesPerLeaf != 0, "rails"},
 		{"k", n.K != 0, "fat-tree"},
+		{"scale_up_rate", n.ScaleUp != ScaleUp{}, "rails"},
 		{"switches", n.Switches != 0, "ring links"},
 		{"per_switch", n.PerSwitch != 0, "ring"},
 		{"link", len(n.Links) > 0, "links"},

@@ -3,7 +3,9 @@ package lab
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -26,7 +28,7 @@ func Set(text []byte, key, value string) ([]byte, error) {
 	if err := put(before, strings.Split(key, "."), v); err != nil {
 		return nil, fmt.Errorf("%s: %w", key, err)
 	}
-	changed := edit(string(text), key, written)
+	changed := edit(string(text), key, written, before)
 	after := map[string]any{}
 	if _, err := toml.NewDecoder(strings.NewReader(changed)).Decode(&after); err != nil || !reflect.DeepEqual(before, after) {
 		return nil, fmt.Errorf("%s cannot be set in a scenario that is written so: write the setting in a line of its own, below the name of its table", key)
@@ -73,8 +75,9 @@ func literal(value string) (v any, text string) {
 	return value, strconv.Quote(value)
 }
 
-// edit replaces the line of a setting, or adds one.
-func edit(text, key, value string) string {
+// edit replaces the line of a setting, or adds one. all is what the text is to
+// say.
+func edit(text, key, value string, all map[string]any) string {
 	found := tomllines.Find(text)
 	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
 	table, name := "", key
@@ -82,16 +85,72 @@ func edit(text, key, value string) string {
 		table, name = key[:i], key[i+1:]
 	}
 	set := name + " = " + value
+	isHeader := func(table string) bool {
+		at := found[table]
+		return at > 0 && strings.HasPrefix(strings.TrimSpace(lines[at-1]), "[")
+	}
 	switch {
+	case found[table] > 0 && !isHeader(table): // it is an inline table
+		before, _, _ := strings.Cut(lines[found[table]-1], "=")
+		lines[found[table]-1] = before + "= " + inline(all, strings.Split(table, "."))
 	case found[key] > 0:
-		lines[found[key]-1] = set
+		own, _, _ := strings.Cut(lines[found[key]-1], "=") // it may be dotted
+		lines[found[key]-1] = strings.TrimSpace(own) + " = " + value
 	case table == "":
 		lines = append([]string{set}, lines...)
 	case found[table] > 0:
 		at := found[table]
 		lines = append(lines[:at], append([]string{set}, lines[at:]...)...)
 	default:
-		lines = append(lines, "["+table+"]", set)
+		for below := table; ; { // the nearest table that is there
+			i := strings.LastIndexByte(below, '.')
+			if i < 0 {
+				lines = append(lines, "["+table+"]", set)
+				break
+			}
+			if below = below[:i]; isHeader(below) {
+				at := found[below]
+				lines = slices.Insert(lines, at, key[i+1:]+" = "+value)
+				break
+			}
+		}
 	}
 	return strings.Join(lines, "\n") + "\n"
+}
+
+// inline writes a table in one line; nothing, if it is none.
+func inline(all any, path []string) string {
+	for _, name := range path {
+		switch at := all.(type) {
+		case map[string]any:
+			all = at[name]
+		case []map[string]any:
+			n, err := strconv.Atoi(name)
+			if err != nil || n < 0 || n >= len(at) {
+				return ""
+			}
+			all = at[n]
+		default:
+			return ""
+		}
+	}
+	switch v := all.(type) {
+	case map[string]any:
+		var parts []string
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			parts = append(parts, name+" = "+inline(v[name], nil))
+		}
+		return "{ " + strings.Join(parts, ", ") + " }"
+	case []any:
+		var parts []string
+		for _, x := range v {
+			parts = append(parts, inline(x, nil))
+		}
+		return "[" + strings.Join(parts, ", ") + "]"
+	case string:
+		return strconv.Quote(v)
+	case float64:
+		return strconv.FormatFloat(v, 'e', -1, 64)
+	}
+	return fmt.Sprint(all)
 }

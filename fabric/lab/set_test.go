@@ -27,6 +27,21 @@ func TestSet(t *testing.T) {
 			t.Errorf("%s = %s: %v\n%s", c.key, c.value, err, got)
 		}
 	}
+	const tables = "[network]\nred = { kmin = \"5KB\", kmax = \"9KB\", pmax = 0.5 } # marks\n[[traffic]]\nkind = \"flow\"\ntcp = { mss = 1000, ecn = true }\n[[traffic]]\nkind = \"flow\"\n[traffic.tcp]\nmss = 1000\n[[traffic]]\nkind = \"flow\"\n"
+	for _, c := range []struct{ key, value, want string }{
+		{"network.red.pmax", "0.25", "red = { kmax = \"9KB\", kmin = \"5KB\", pmax = 2.5e-01 }\n"},
+		{"traffic.0.tcp.mss", "2000", "tcp = { ecn = true, mss = 2000 }\n"},
+		{"traffic.0.tcp.min_rto", "5ms", "tcp = { ecn = true, min_rto = \"5ms\", mss = 1000 }\n"},
+		{"traffic.1.tcp.mss", "2000", "[traffic.tcp]\nmss = 2000\n"},
+		{"traffic.1.tcp.min_rto", "5ms", "[traffic.tcp]\nmin_rto = \"5ms\"\nmss = 1000\n"},
+		{"traffic.2.tcp.mss", "2000", "[[traffic]]\ntcp.mss = 2000\nkind"},
+		{"network.switch.int", "true", "[network]\nswitch.int = true\n"},
+	} {
+		got, err := Set([]byte(tables), c.key, c.value)
+		if err != nil || !strings.Contains(string(got), c.want) {
+			t.Errorf("%s = %s: %v\n%s", c.key, c.value, err, got)
+		}
+	}
 	for key, want := range map[string]string{
 		"traffic.2.to": "has 2 tables [[traffic]]", "traffic.to": "name one by its number", "network.hosts.x": "network.hosts", "": "has a name", "name.x": "name is no table",
 	} {
@@ -50,6 +65,7 @@ func TestSet(t *testing.T) {
 func FuzzSet(f *testing.F) {
 	f.Add("[network]\nhosts = 4\n", "network.hosts", "5")
 	f.Add("a.b = 1\n[[c]]\n", "c.0.x", "[1, 2]")
+	f.Add("[[c]]\nt = { x = 1, y = [1.5, \"z\"] }\n[[c]]\n[c.t]\nx = 1", "c.0.t.x", "5")
 	f.Fuzz(func(t *testing.T, text, key, value string) {
 		if out, err := Set([]byte(text), key, value); err == nil {
 			if _, err := Set(out, key, value); err != nil {

@@ -114,6 +114,8 @@ func (s *Source) flow(k *FlowSpec) (*Flow, error) {
 	}
 	hosts, port := s.Hosts(), uint16(k.SrcPort)
 	switch {
+	case k.Op != "" && s.tn.tcp != nil:
+		return wrong(errOpOfTCP)
 	case k.Src < 0 || k.Src >= hosts || k.Dst < 0 || k.Dst >= hosts || k.Src == k.Dst:
 		return wrong(fmt.Errorf("there are 0 to %d, and they differ", hosts-1))
 	case k.Bytes < 0 || k.Bytes > mostFlow:

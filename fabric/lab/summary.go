@@ -36,9 +36,11 @@ type Summary struct {
 	RateCuts    uint64   `json:"rate_cuts"`
 	LongestByte int64    `json:"longest_queue_bytes"`
 	LongestName string   `json:"longest_queue,omitempty"`
+	GoBack      string   `json:"window_unused,omitempty"`   // see Result.GoBack
 	Unsent      int      `json:"scripted_unsent,omitempty"` // packets of [[loss]] and [[mark]]
 	LeftOut     []string `json:"left_out,omitempty"`        // what was not recorded
 
+	TCP     *TCPSummary      `json:"tcp,omitempty"`     // of all connections of TCP, where some traffic has it
 	Traffic []TrafficSummary `json:"traffic,omitempty"` // where there are several, or one has a name or iterations
 }
 
@@ -56,7 +58,7 @@ func (r *Result) Summary() Summary {
 		VirtualUs: r.End.us(), Events: t.Events, Digest: fmt.Sprintf("%016x", r.Digest), StillSince: r.Still.us(),
 		Unfinished: len(r.Unfinished), Sent: t.Sent, Delivered: t.Delivered, Dropped: t.Dropped(), Hops: t.Hops, Marks: t.Marks, Pauses: t.XOFFs,
 		Retransmits: st.Retransmits, Repairs: st.Repairs, Probes: st.Probes, Timeouts: st.Timeouts,
-		LeftOut: r.LeftOut, Unsent: r.Unsent, CNPs: st.CNPsReceived, WindowCuts: st.WindowCuts, RateCuts: st.RateCuts,
+		LeftOut: r.LeftOut, GoBack: r.GoBack, Unsent: r.Unsent, CNPs: st.CNPsReceived, WindowCuts: st.WindowCuts, RateCuts: st.RateCuts,
 	}
 	if r.Early != nil {
 		s.Early = r.Early.Error()
@@ -70,7 +72,7 @@ func (r *Result) Summary() Summary {
 			s.Bands = append(s.Bands, Band{band.name, spread})
 		}
 	}
-	s.Traffic = r.trafficSummaries()
+	s.Traffic, s.TCP = r.trafficSummaries(), tcpSummary(r.TCP)
 	_, rate, jain := r.Rates()
 	s.Rate, s.Jain = float64(rate)/1e9, jain
 	if len(r.Queues) > 0 {

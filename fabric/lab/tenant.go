@@ -7,6 +7,7 @@ import (
 
 	"github.com/gosoftroce/rocev2/fabric/adapter"
 	"github.com/gosoftroce/rocev2/fabric/network"
+	"github.com/gosoftroce/rocev2/fabric/tcp"
 	"github.com/gosoftroce/rocev2/fabric/topology"
 	"github.com/gosoftroce/rocev2/qp"
 	"github.com/gosoftroce/rocev2/qp/cc"
@@ -21,7 +22,8 @@ type tenant struct {
 	control func(there path) cc.Controller // of a connection, see maker; nil: that of conn, or the engine's own
 	pairs   int                            // queue pairs of each flow
 	choice  cc.Choice
-	window  int // bytes, if the scenario says so; else 0
+	window  int         // bytes, if the scenario says so; else 0
+	tcp     *tcp.Config // nil: it goes by queue pairs
 	lossy   bool
 }
 
@@ -62,6 +64,10 @@ func (c *connecting) tenant(own *Tenant) (*tenant, error) {
 	if err := own.check(); err != nil {
 		return nil, err
 	}
+	t := &tenant{pairs: max(own.QueuePairs, 1)}
+	if err := c.carried(own, t); err != nil || t.tcp != nil {
+		return t, err
+	}
 	if own.Control != "" {
 		a.Control, a.Controller = own.Control, nil
 		if choice, err := cc.ParseChoice(own.Control); err == nil && choice.Bytes != 0 {
@@ -77,7 +83,6 @@ func (c *connecting) tenant(own *Tenant) (*tenant, error) {
 			return nil, err
 		}
 	}
-	t := &tenant{pairs: max(own.QueuePairs, 1)}
 	t.lossy = (own.DSCP > 0 || own.Class != "") && !c.p.Classes[classOf(c.p, dscp)].Lossless
 	var err error
 	if t.choice, err = a.congestion(c.rate); err != nil {
@@ -92,7 +97,7 @@ func (c *connecting) tenant(own *Tenant) (*tenant, error) {
 	if own.Rate > 0 {
 		t.conn.Rate = uint32(max(int64(own.Rate)/1000/int64(t.pairs), 1))
 	}
-	t.control, err = c.maker(&a, t.choice)
+	t.control, err = c.makers(&a, t.choice)
 	return t, err
 }
 
@@ -181,4 +186,12 @@ func (all tenants) goBack(mtu rocev2.MTU) string {
 		}
 	}
 	return ""
+}
+
+// stormed has a storm of pauses be about the class of a DSCP, too. Of TCP it is
+// only where that class pauses.
+func (t *tenant) stormed(r *run, dscp uint8) {
+	if class := classOf(&r.profile, int(dscp)); t.tcp == nil || r.profile.Classes[class].Lossless {
+		r.data |= 1 << r.net.ClassOf(dscp)
+	}
 }

@@ -127,6 +127,16 @@ type TrafficSummary struct {
 	Rate       float64   `json:"rate_gbps"` // of its flows without an end, since warm
 	Jain       float64   `json:"jain"`
 	Iterations []float64 `json:"iterations_us,omitempty"`
+	Iteration  *TimesUs  `json:"iteration_us,omitempty"` // of these
+}
+
+// TimesUs are statistics of times, in microseconds.
+type TimesUs struct {
+	Mean float64 `json:"mean"`
+	P50  float64 `json:"p50"`
+	P95  float64 `json:"p95"`
+	P99  float64 `json:"p99"`
+	Max  float64 `json:"max"`
 }
 
 // trafficSummaries returns what each traffic has come to.
@@ -138,6 +148,9 @@ func (r *Result) trafficSummaries() (list []TrafficSummary) {
 		s := TrafficSummary{Name: t.Name, Kind: orDefault(r.Scenario.Traffic[i].Kind, kindSource), Completed: t.Done, Failed: t.Failed, Unfinished: t.Open,
 			Bytes: t.Bytes, FirstUs: t.First.us(), LastUs: t.Last.us(), Slowdown: r.SlowdownsOf(i, 0, 1<<62),
 			Rate: float64(t.Rate) / 1e9, Jain: t.Jain, Iterations: t.iterationTimes()}
+		if v := spreadOf(t.iterationTimes()); v.N > 0 {
+			s.Iteration = &TimesUs{v.Mean, v.P50, v.P95, v.P99, v.Max}
+		}
 		for _, band := range bands {
 			if spread := r.SlowdownsOf(i, band.from, band.to); spread.N > 0 {
 				s.Bands = append(s.Bands, Band{band.name, spread})

@@ -121,7 +121,7 @@ func TestWindowsOfGoBackN(t *testing.T) {
 	of := func(recovery string, window Bytes) string {
 		r := play(t, Scenario{Network: Network{Topology: "pair"}, Traffic: []Traffic{{Kind: "flow", To: 1, Bytes: 9}, {Kind: "flow", To: 1, Bytes: 9, Tenant: Tenant{Recovery: recovery, Window: window}}}})
 		var b strings.Builder
-		if _, err := r.WriteTo(&b); err != nil || strings.Contains(b.String(), "uses at most") != (r.GoBack != "") {
+		if _, err := r.WriteTo(&b); err != nil || strings.Contains(b.String(), "uses at most") != (r.GoBack != "") || r.Summary().GoBack != r.GoBack {
 			t.Errorf("%v\n%s", err, &b)
 		}
 		return r.GoBack

@@ -83,6 +83,8 @@ type Tenant struct {
 	Recovery   string // "": the adapter's
 	QueuePairs int    `toml:"queue_pairs"` // that each flow is divided among, each with a way of its own; 0: 1
 	Rate       Rate   // of each flow, at most; 0: no limit
+	Transport  string // roce or tcp; "": roce
+	TCP        TCP    `toml:"tcp"` // of transport tcp
 }
 
 // Names that a Traffic may have.

@@ -69,7 +69,7 @@ func (r *run) unfinished() (list []Unfinished) {
 		if u.Where == "" {
 			u.Where = f.waits()
 		}
-		if f.conns != nil && !r.s.Adapter.Shared {
+		if f.conns != nil && !r.s.Adapter.Shared || f.stream != nil {
 			u.Arrived = int64(f.received())
 		}
 		list = append(list, u)
@@ -110,6 +110,9 @@ func (r *run) where(h held, src, dst int) string {
 
 // waits says of a flow that has nothing in the network what its host waits for.
 func (f *Flow) waits() string {
+	if f.stream != nil {
+		return f.waitsTCP()
+	}
 	if f.conns == nil {
 		return "nothing of it is in the network"
 	}

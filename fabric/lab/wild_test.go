@@ -79,6 +79,9 @@ func wild(seed uint64) Scenario {
 	}
 	if more.below(8) == 0 {
 		n.Topology, n.Machines, n.GPUs, n.MachinesPerLeaf = "rails", 2+more.below(3), 1+more.below(3), more.rarely(2)
+		if inside := (&dice{event.NewRand(seed, 83)}); n.GPUs > 1 && inside.below(2) == 0 {
+			n.ScaleUpRate, n.ScaleUpDelay = Rate(1+inside.below(3000))*Gbps, Time(inside.rarely(3000))*Time(event.Nanosecond)
+		}
 	}
 	switch n.Topology {
 	case "leaf-spine":
@@ -88,6 +91,15 @@ func wild(seed uint64) Scenario {
 		}
 	case "fat-tree":
 		n.Oversubscription, n.CoreOversubscription = more.rarely(2), more.rarely(2)
+	}
+	if tcp := (&dice{event.NewRand(seed, 81)}); tcp.below(3) == 0 {
+		s.Losses, s.Marks = nil, nil // which may be about any flow
+		s.Traffic = append(s.Traffic, Traffic{
+			Kind: tcp.one("flow", "incast", "permutation", "all-to-all", "load", "bursts"), To: 1, Senders: 1,
+			Bytes: Bytes(1 + tcp.below(300_000)), Load: float64(1+tcp.below(900)) / 1000, Start: Time(tcp.rarely(40)) * us,
+			Tenant: Tenant{Transport: "tcp", Control: tcp.one("reno", "dctcp"), Class: tcp.one("0", "26", "10"), Window: Bytes(tcp.rarely(1)*10_000 + tcp.rarely(1)*100_000),
+				TCP: TCP{MSS: tcp.rarely(1) * 536, MinRTO: Time(1+tcp.below(200)) * us, AckEvery: 1 + tcp.below(3), ECN: tcp.below(2) == 0}},
+		})
 	}
 	for range more.rarely(4) {
 		s.Failures = append(s.Failures, more.failure(&s))
@@ -160,12 +172,12 @@ func TestWild(t *testing.T) {
 		again, err := Run(context.Background(), s)
 		if err != nil {
 			t.Errorf("seed %d, again: %v", seed, err)
-		} else if r.Digest != again.Digest || r.Stats != again.Stats || r.Totals != again.Totals {
+		} else if r.Digest != again.Digest || r.TCP != nil && *r.TCP != *again.TCP || r.Stats != again.Stats || r.Totals != again.Totals {
 			t.Errorf("seed %d: digest %x and %x, %+v and %+v", seed, r.Digest, again.Digest, r.Totals, again.Totals)
 		}
 		dropped := r.Totals.Drops
 		n := &s.Network
-		if !n.Lossy && n.Loss == 0 && n.BER == 0 && n.Watchdog == 0 && len(s.Failures)+len(s.Losses) == 0 && dropped != [len(dropped)]uint64{} {
+		if !n.Lossy && n.Loss == 0 && n.BER == 0 && n.Watchdog == 0 && len(s.Failures)+len(s.Losses) == 0 && r.TCP == nil && dropped != [len(dropped)]uint64{} {
 			t.Errorf("seed %d: a lossless network dropped %v", seed, dropped)
 		}
 	}

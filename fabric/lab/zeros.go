@@ -3,6 +3,8 @@ package lab
 import (
 	"fmt"
 	"reflect"
+
+	"github.com/gosoftroce/rocev2/fabric/tcp"
 )
 
 // notZero has the settings whose 0 in a Scenario stands for a default, and what
@@ -27,6 +29,8 @@ var notZero = map[string]string{
 	"network.converge":    "above 0; left out, it is 1ms",
 
 	"network.switch.credit_buffer":  "above 0; left out, it is what reserve and headroom have with pauses",
+	"network.scale_up_rate":         "1Mb/s to 8Tb/s less network.rate; left out, GPUs of a machine have no network of their own",
+	"network.scale_up_delay":        "above 0, and at most 1s; left out, it is network.delay",
 	"network.machines_per_leaf":     "at least 1; left out, all machines",
 	"network.oversubscription":      "1 to 1000; left out, it is 1, or what up_rate says",
 	"network.core_oversubscription": "1 to 1000; left out, it is 1",
@@ -47,6 +51,12 @@ var notZero = map[string]string{
 	"traffic.rate":        "1Mb/s to 4Tb/s; left out, there is no limit",
 	"traffic.iterations":  "at least 1; left out, it is 1",
 	"traffic.group":       "how many ranks a machine has, at least 2",
+
+	"traffic.tcp.mss":            fmt.Sprintf("%d to %d; left out, it is 1460", tcp.LeastMSS, tcp.MostMSS),
+	"traffic.tcp.initial_window": "1 to 1000 segments; left out, it is 10",
+	"traffic.tcp.min_rto":        "above 0, and at most 60s; left out, it is 1s",
+	"traffic.tcp.ack_every":      fmt.Sprintf("1 to %d segments; left out, it is 2", tcp.MostAckFor),
+	"traffic.tcp.ack_delay":      "above 0, and less than min_rto; left out, it is 40ms, or half of min_rto if that is less",
 
 	"traffic.ranks":    "2 to the number of hosts; left out, it is all hosts",
 	"traffic.until":    "above 0; left out, it is that of the scenario",

@@ -18,15 +18,17 @@ const DefaultSnap = 128
 const MostPackets = 1 << 20
 
 // Pcap writes the packets that pass a port as pcapng, with the headers of
-// Ethernet, IPv4, UDP and RoCEv2. There are no bytes of payload in a simulated
-// network: a capture has zeros in their place, up to its snapshot length. It
-// never has the ICRC, which the simulator does not compute: each frame ends
-// before it, as if the snapshot length had cut it off, and says how long it was
-// on the wire, with what switches have added to it (INT), of which there are no
-// bytes. Of a packet that a switch has trimmed there is what is left; its IP
-// header says how long it was. Times begin with 1970 at the beginning of the
-// run. A pause frame is a MAC control frame (IEEE 802.1Qbb), a frame of a
-// program has an experimental EtherType.
+// Ethernet, IPv4, and UDP and RoCEv2, or TCP. There are no bytes of payload in
+// a simulated network: a capture has zeros in their place, up to its snapshot
+// length. It never has the ICRC, which the simulator does not compute: each
+// frame ends before it, as if the snapshot length had cut it off, and says how
+// long it was on the wire, with what switches have added to it (INT), of which
+// there are no bytes. Of a packet that a switch has trimmed there is what is
+// left; its IP header says how long it was. Times begin with 1970 at the
+// beginning of the run. A pause frame is a MAC control frame (IEEE 802.1Qbb), a
+// frame of a program has an experimental EtherType, and so has a header that
+// goes back to its sender because a switch has trimmed it: it is no packet of
+// RoCE, but has its addresses and its BTH.
 type Pcap struct {
 	w     *dissect.Writer
 	snap  int
@@ -56,6 +58,9 @@ const (
 	// experimental is the EtherType of frames of programs, Local
 	// Experimental EtherType 1 (IEEE 802, 9.2.4).
 	experimental = 0x88b5
+	// returnedType is the first byte of a header that goes back to its
+	// sender; that of other frames is network.Frame.Type.
+	returnedType = 0xff
 )
 
 var be = binary.BigEndian
@@ -68,6 +73,19 @@ func (p *Pcap) Take(x *lab.Packet) {
 	}
 	p.left--
 	f := dissect.Frame{Time: time.Unix(0, int64(x.At/1000)).UTC(), Link: dissect.LinkEthernet, Length: max(x.Wire-aroundFrame, leastFrame)}
+	b := p.appendFrame(x, f.Length)
+	p.frame = b
+	if p.snap > 0 {
+		b = b[:min(len(b), p.snap)]
+	}
+	f.Data = b
+	if err := p.w.Write(&f); err != nil && p.err == nil {
+		p.err = err
+	}
+}
+
+// appendFrame returns a frame, which is that long without its FCS.
+func (p *Pcap) appendFrame(x *lab.Packet, length int) []byte {
 	b := p.frame[:0]
 	switch {
 	case x.Frame:
@@ -76,6 +94,15 @@ func (p *Pcap) Take(x *lab.Packet) {
 		b = be.AppendUint16(b, experimental)
 		b = append(b, x.Type, x.Class)
 		b = be.AppendUint64(b, x.Value)
+		b = fill(b, leastFrame)
+	case x.Returned:
+		b = appendMAC(b, x.To)
+		b = appendMAC(b, x.From)
+		b = be.AppendUint16(b, experimental)
+		b = append(b, returnedType, 0)
+		b = append(b, x.Src.AsSlice()...)
+		b = append(b, x.Dst.AsSlice()...)
+		b = append(b, x.Data[:min(len(x.Data), rocev2.BTHLen)]...)
 		b = fill(b, leastFrame)
 	case x.Pause:
 		b = append(b, 0x01, 0x80, 0xc2, 0, 0, 1)
@@ -88,26 +115,28 @@ func (p *Pcap) Take(x *lab.Packet) {
 		}
 		b = fill(b, leastFrame)
 	default:
-		b = appendMAC(b, x.To)
-		b = appendMAC(b, x.From)
-		b = be.AppendUint16(b, 0x0800)
-		b = appendHeaders(b, x)
-		b = append(b, x.Data[:min(len(x.Data), x.Length)]...)
-		to := min(headersLen+x.Length, f.Length) // less than it was of a packet that was trimmed
-		if p.snap > 0 {
-			to = min(to, p.snap)
-		}
-		b = fill(b, to)
-		b = b[:min(len(b), f.Length)]
+		return p.appendPacket(b, x, length)
 	}
-	p.frame = b
+	return b
+}
+
+// appendPacket appends a packet of RoCE or TCP, up to what is captured of it.
+func (p *Pcap) appendPacket(b []byte, x *lab.Packet, length int) []byte {
+	b = appendMAC(b, x.To)
+	b = appendMAC(b, x.From)
+	b = be.AppendUint16(b, 0x0800)
+	b = appendHeaders(b, x)
+	above := len(b)
+	b = append(b, x.Data[:min(len(x.Data), x.Length)]...)
+	if x.TCP {
+		sumTCP(b[above:], x)
+	}
+	to := min(above+x.Length, length) // less than it was of a packet that was trimmed
 	if p.snap > 0 {
-		b = b[:min(len(b), p.snap)]
+		to = min(to, p.snap)
 	}
-	f.Data = b
-	if err := p.w.Write(&f); err != nil && p.err == nil {
-		p.err = err
-	}
+	b = fill(b, to)
+	return b[:min(len(b), length)]
 }
 
 // appendMAC appends the address of a port, which is administered locally.
@@ -118,28 +147,51 @@ func appendMAC(b []byte, at lab.End) []byte {
 	return be.AppendUint32(be.AppendUint16(b, 0x0200), uint32(at.Number))
 }
 
-// appendHeaders appends those of IPv4 and UDP. There is no UDP checksum, as in
-// packets of adapters.
+// Numbers of protocols above IP.
+const (
+	protoTCP = 6
+	protoUDP = 17
+)
+
+// appendHeaders appends that of IPv4, and of UDP if it is not of TCP. There is
+// no UDP checksum, as in packets of adapters.
 func appendHeaders(b []byte, x *lab.Packet) []byte {
-	udp := udpLen + x.Length + rocev2.ICRCLen
+	above, protocol := udpLen+x.Length+rocev2.ICRCLen, byte(protoUDP)
+	if x.TCP {
+		above, protocol = x.Length, protoTCP
+	}
 	start := len(b)
 	b = append(b, 0x45, x.TrafficClass)
-	b = be.AppendUint16(b, uint16(ipv4Len+udp))
-	b = append(b, 0, 0, 0x40, 0, x.HopLimit, 17, 0, 0)
+	b = be.AppendUint16(b, uint16(ipv4Len+above))
+	b = append(b, 0, 0, 0x40, 0, x.HopLimit, protocol, 0, 0)
 	b = append(b, x.Src.AsSlice()...)
 	b = append(b, x.Dst.AsSlice()...)
-	sum := uint32(0)
-	for i := start; i < len(b); i += 2 {
-		sum += uint32(be.Uint16(b[i:]))
+	be.PutUint16(b[start+10:], ^checksum(0, b[start:]))
+	if x.TCP {
+		return b
+	}
+	b = be.AppendUint16(b, x.SrcPort)
+	b = be.AppendUint16(b, rocev2.UDPPort)
+	b = be.AppendUint16(b, uint16(above))
+	return append(b, 0, 0)
+}
+
+// checksum returns the sum of the Internet (RFC 1071), not yet inverted.
+func checksum(sum uint32, b []byte) uint16 {
+	for ; len(b) > 1; b = b[2:] {
+		sum += uint32(be.Uint16(b))
 	}
 	for sum > 0xffff {
 		sum = sum&0xffff + sum>>16
 	}
-	be.PutUint16(b[start+10:], ^uint16(sum))
-	b = be.AppendUint16(b, x.SrcPort)
-	b = be.AppendUint16(b, rocev2.UDPPort)
-	b = be.AppendUint16(b, uint16(udp))
-	return append(b, 0, 0)
+	return uint16(sum)
+}
+
+// sumTCP writes the checksum of a header of TCP, and of zeros after it.
+func sumTCP(b []byte, x *lab.Packet) {
+	const at = 16
+	sum := protoTCP + uint32(x.Length) + uint32(checksum(0, x.Src.AsSlice())) + uint32(checksum(0, x.Dst.AsSlice()))
+	be.PutUint16(b[at:], ^checksum(sum, b))
 }
 
 // fill appends zeros up to a length.

@@ -43,6 +43,7 @@ type flow struct {
 	again    []int // packets that have gone again, those in front of which none had
 	marks    []int
 	gaps     bool
+	trims    bool // some were trimmed
 }
 
 // state is what is known of a stream.
@@ -150,6 +151,11 @@ func (r *Replay) data(key stream, op string, p *dissect.Packet) {
 		r.leftOut++
 		return
 	}
+	if p.Trimmed && len(s.repeated) < mostMissing {
+		s.gaps, s.trims = true, true
+		s.lost = r.lose(s.lost, s.packets+psn.Sub(s.next))
+		s.repeated[psn] = true // it goes again for that
+	}
 	for q := s.next; q != psn; q = q.Next() {
 		s.gaps = true
 		if r.missing == mostMissing {
@@ -216,7 +222,15 @@ func (r *Replay) repeat(s *state, p *dissect.Packet) {
 	if since, ok := s.missing[psn]; ok {
 		delete(s.missing, psn)
 		r.missing--
-		if s.op == "read" || r.told[pair{p.IP.Dst, p.IP.Src}] >= since || p.Offset-since >= Idle {
+		if p.Trimmed {
+			s.lost = r.lose(s.lost, i)
+			s.repeated[psn] = true
+			return
+		}
+		told := s.op == "read" || r.told[pair{p.IP.Dst, p.IP.Src}] >= since
+		// Headers of trimmed packets overtake others, which are then
+		// asked for, and come.
+		if told && !s.trims || p.Offset-since >= Idle {
 			s.lost = r.lose(s.lost, i)
 		}
 		return

@@ -48,6 +48,9 @@ func Hints(r *lab.Result) (list []string) {
 	if s.Timeouts > 0 {
 		add("Local ACK timeouts: %d. Each is a loss that nothing else has shown, and its flow stood still for that long: adapter.timeout is code %d.", s.Timeouts, orDefault(r.Scenario.Adapter.Timeout, 14))
 	}
+	if s.TCP != nil && s.TCP.Timeouts > 0 {
+		add("TCP has waited for %d timeouts, of 1s for a SYN, and of tcp.min_rto or more else: losses that no three segments after them have shown.", s.TCP.Timeouts)
+	}
 	if s.Probes > 0 {
 		add("Queue pairs have asked silent peers %d times (probes). %d packets went again without need.", s.Probes, r.Stats.SpuriousRetransmits)
 	}

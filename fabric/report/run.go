@@ -63,6 +63,9 @@ func facts(r *lab.Result, s *lab.Summary) (rows [][]string) {
 	add("marked", "%d packets (%s of %d hops)", s.Marks, share(s.Marks, s.Hops), s.Hops)
 	add("pauses", "%d", s.Pauses)
 	add("recovery", "%d sent again, %d repairs, %d probes, %d timeouts", s.Retransmits, s.Repairs, s.Probes, s.Timeouts)
+	if t := s.TCP; t != nil {
+		add("TCP", "%d segments, %d sent again, %d fast recoveries, %d timeouts, %d cuts by marks", t.Segments, t.Again, t.Recoveries, t.Timeouts, t.Cuts)
+	}
 	add("congestion control", "%d notifications, %d window cuts, %d rate cuts", s.CNPs, s.WindowCuts, s.RateCuts)
 	if s.LongestName != "" {
 		add("longest queue", "%v at %s", lab.Bytes(s.LongestByte), s.LongestName)

@@ -14,32 +14,47 @@ import (
 // measure is what a table has of each run. One of completed flows is 0 where
 // none has completed: that is no measurement, and would look like the fastest.
 type measure struct {
-	name      string
-	of        func(*lab.Summary) float64
-	completed bool // it is of completed flows
+	name  string
+	of    func(*lab.Summary) float64
+	there func(*lab.Summary) bool // nil: it is measured in each run
 }
 
-func (m *measure) measured(s *lab.Summary) bool { return !m.completed || s.Completed > 0 }
+func (m *measure) measured(s *lab.Summary) bool { return m.there == nil || m.there(s) }
 
-// measures are those of a table. Those that are 0 in all runs are left out.
+func anyCompleted(s *lab.Summary) bool { return s.Completed > 0 }
+
+// tcp returns a counter of TCP, 0 where there is none.
+func tcp(of func(*lab.TCPSummary) uint64) func(*lab.Summary) float64 {
+	return func(s *lab.Summary) float64 {
+		if s.TCP == nil {
+			return 0
+		}
+		return float64(of(s.TCP))
+	}
+}
+
+// measures are those of all flows of a run. Those that are 0 in all runs are
+// left out.
 var measures = []measure{
-	{"last flow, us", func(s *lab.Summary) float64 { return s.LastUs }, true},
-	{"slowdown, mean", func(s *lab.Summary) float64 { return s.Slowdown.Mean }, true},
-	{"slowdown, p50", func(s *lab.Summary) float64 { return s.Slowdown.P50 }, true},
-	{"slowdown, p95", func(s *lab.Summary) float64 { return s.Slowdown.P95 }, true},
-	{"slowdown, p99", func(s *lab.Summary) float64 { return s.Slowdown.P99 }, true},
-	{"rate, Gb/s", func(s *lab.Summary) float64 { return s.Rate }, false},
-	{"Jain", func(s *lab.Summary) float64 { return s.Jain }, false},
-	{"dropped", func(s *lab.Summary) float64 { return float64(s.Dropped) }, false},
-	{"sent again", func(s *lab.Summary) float64 { return float64(s.Retransmits) }, false},
-	{"timeouts", func(s *lab.Summary) float64 { return float64(s.Timeouts) }, false},
-	{"pauses", func(s *lab.Summary) float64 { return float64(s.Pauses) }, false},
-	{"marks", func(s *lab.Summary) float64 { return float64(s.Marks) }, false},
-	{"window cuts", func(s *lab.Summary) float64 { return float64(s.WindowCuts) }, false},
-	{"rate cuts", func(s *lab.Summary) float64 { return float64(s.RateCuts) }, false},
-	{"longest queue, B", func(s *lab.Summary) float64 { return float64(s.LongestByte) }, false},
-	{"flows failed", func(s *lab.Summary) float64 { return float64(s.Failed) }, false},
-	{"flows unfinished", func(s *lab.Summary) float64 { return float64(s.Unfinished) }, false},
+	{"last flow, us", func(s *lab.Summary) float64 { return s.LastUs }, anyCompleted},
+	{"slowdown, mean", func(s *lab.Summary) float64 { return s.Slowdown.Mean }, anyCompleted},
+	{"slowdown, p50", func(s *lab.Summary) float64 { return s.Slowdown.P50 }, anyCompleted},
+	{"slowdown, p95", func(s *lab.Summary) float64 { return s.Slowdown.P95 }, anyCompleted},
+	{"slowdown, p99", func(s *lab.Summary) float64 { return s.Slowdown.P99 }, anyCompleted},
+	{"rate, Gb/s", func(s *lab.Summary) float64 { return s.Rate }, nil},
+	{"Jain", func(s *lab.Summary) float64 { return s.Jain }, nil},
+	{"dropped", func(s *lab.Summary) float64 { return float64(s.Dropped) }, nil},
+	{"sent again", func(s *lab.Summary) float64 { return float64(s.Retransmits) }, nil},
+	{"timeouts", func(s *lab.Summary) float64 { return float64(s.Timeouts) }, nil},
+	{"pauses", func(s *lab.Summary) float64 { return float64(s.Pauses) }, nil},
+	{"marks", func(s *lab.Summary) float64 { return float64(s.Marks) }, nil},
+	{"window cuts", func(s *lab.Summary) float64 { return float64(s.WindowCuts) }, nil},
+	{"rate cuts", func(s *lab.Summary) float64 { return float64(s.RateCuts) }, nil},
+	{"longest queue, B", func(s *lab.Summary) float64 { return float64(s.LongestByte) }, nil},
+	{"TCP: sent again", tcp(func(t *lab.TCPSummary) uint64 { return t.Again }), nil},
+	{"TCP: timeouts", tcp(func(t *lab.TCPSummary) uint64 { return t.Timeouts }), nil},
+	{"flows failed", func(s *lab.Summary) float64 { return float64(s.Failed) }, nil},
+	{"flows unfinished", func(s *lab.Summary) float64 { return float64(s.Unfinished) }, nil},
 }
 
 // group is the runs of one combination of settings, by seed.
@@ -76,12 +91,17 @@ func newMeasure(name string, values []float64) Measure {
 	return m
 }
 
-// Compare returns what the runs have come to, by their settings, and what is to
-// be said of runs that could not be played, or have ended early. With more than
-// one group each is compared with the first, seed by seed: by the median of the
+// Compare returns what the runs have come to, by their settings, all flows
+// together and those of each traffic (see lab.Summary), and what is to be said
+// of runs that could not be played, or have ended early. With more than one
+// group each is compared with the first, seed by seed: by the median of the
 // ratios.
 func Compare(records []*Record) (all []Group, notes []string) {
 	groups, notes := grouped(records)
+	measures, left := measuresOf(groups)
+	if left > 0 {
+		notes = append(notes, fmt.Sprintf("%d more traffics have no measures of their own here; each run has them, as JSON", left))
+	}
 	for i, g := range groups {
 		x := Group{Name: g.name, Runs: len(g.runs)}
 		for _, m := range measures {
@@ -96,7 +116,7 @@ func Compare(records []*Record) (all []Group, notes []string) {
 			}
 		}
 		if i > 0 {
-			x.compare(groups[0], g)
+			x.compare(groups[0], g, measures)
 		}
 		all = append(all, x)
 	}
@@ -104,7 +124,7 @@ func Compare(records []*Record) (all []Group, notes []string) {
 }
 
 // compare compares a group with the first, by the seeds that both have.
-func (x *Group) compare(first, g *group) {
+func (x *Group) compare(first, g *group, measures []measure) {
 	for seed := range g.runs {
 		if first.runs[seed] != nil {
 			x.Pairs++
@@ -113,7 +133,7 @@ func (x *Group) compare(first, g *group) {
 	for _, m := range measures {
 		var ratios []float64
 		for seed, s := range g.runs {
-			if f := first.runs[seed]; f != nil && m.of(f) != 0 && m.measured(s) {
+			if f := first.runs[seed]; f != nil && m.of(f) != 0 && m.measured(s) && m.measured(f) {
 				ratios = append(ratios, m.of(s)/m.of(f))
 			}
 		}

@@ -1,6 +1,9 @@
 package topology
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+)
 
 // Rails describes the network of a cluster whose machines have several GPUs,
 // each with an adapter of its own: a host. Adapter r of each machine is on rail
@@ -10,6 +13,11 @@ import "fmt"
 // first PerLeaf machines one of each rail, then for the next ones. Each leaf
 // has one link to each spine. Without spines the rails are apart (rail-only,
 // Wang et al., HOTI 2024).
+//
+// With ScaleUp each machine has a switch of its own between its GPUs, as NVLink
+// has, numbered after the spines. A GPU then has two links, and a Bond: what it
+// has for one of its own machine goes by that switch, which is the shortest
+// way, and all else by its rail. GPUs do not forward for each other.
 type Rails struct {
 	Machines int
 	GPUs     int // of a machine: that many rails
@@ -17,6 +25,7 @@ type Rails struct {
 	Spines   int
 	Host     Cable // from a host to its leaf
 	Up       Cable // from a leaf to a spine; the zero Cable stands for Host
+	ScaleUp  Cable // from a GPU to the switch of its machine; the zero Cable: there is none
 }
 
 // Graph returns the network.
@@ -33,8 +42,16 @@ func (c Rails) Graph() (*Graph, error) {
 		return nil, fmt.Errorf("topology: %d machines with leaves for %d, and no spines: the machines are apart", c.Machines, c.PerLeaf)
 	}
 	hosts, leaves := int64(c.Machines)*int64(c.GPUs), int64(groups)*int64(c.GPUs)
-	if err := fits(hosts, leaves+int64(c.Spines), hosts+leaves*int64(c.Spines)); err != nil {
+	inside := c.ScaleUp != (Cable{})
+	own, ports := int64(0), hosts
+	if inside {
+		own, ports = int64(c.Machines)+hosts, 3*hosts // each GPU has a Bond
+	}
+	switch err := fits(hosts, leaves+int64(c.Spines)+own, ports+leaves*int64(c.Spines)); {
+	case err != nil:
 		return nil, err
+	case inside && c.GPUs == 1:
+		return nil, errors.New("topology: a machine of one GPU has no network inside")
 	}
 	if c.Up == (Cable{}) {
 		c.Up = c.Host
@@ -51,6 +68,12 @@ func (c Rails) Graph() (*Graph, error) {
 			for s := range int32(c.Spines) {
 				b.Link(leaf+l, spine+s, c.Up)
 			}
+		}
+	}
+	if inside {
+		machine := switches(b, c.Machines, 1)
+		for h := range int(hosts) {
+			b.Link(int32(h), machine+int32(h/c.GPUs), c.ScaleUp)
 		}
 	}
 	return b.Graph()

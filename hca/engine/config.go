@@ -212,7 +212,10 @@ func (c *Config) fill(q *qp.Config) {
 	if q.Congestion == nil && c.Congestion != nil {
 		q.Congestion = c.Congestion(q.Window)
 	}
-	q.MinProbe, q.NotifyInterval, q.NotifyHold = c.minProbe(), c.NotifyInterval, c.NotifyHold
+	if q.MinProbe == 0 {
+		q.MinProbe = c.minProbe()
+	}
+	q.NotifyInterval, q.NotifyHold = c.NotifyInterval, c.NotifyHold
 	q.ReadChunk, q.LongReads = c.readChunk(), c.ReadChunk == 0
 }
 

@@ -73,10 +73,10 @@ func New(c Config) *Engine {
 
 // NewQP makes a queue pair in state RESET (IBTA 11.2.5.1) that the engine does
 // not know yet, see AddQP. The fields Memory, Window, ReadChunk, LongReads,
-// MinProbe, NotifyInterval, NotifyHold and Invalidate of c are the engine's to
-// fill, and so is QPN unless it is a number that Hold has returned, and
-// Congestion if it is nil; else it gets its bounds when the peer is known. It
-// may be called beside other methods, if Config.Random may: making the rings
+// NotifyInterval, NotifyHold and Invalidate of c are the engine's to fill, and
+// so are QPN unless it is a number that Hold has returned, MinProbe if it is 0,
+// and Congestion if it is nil; else it gets its bounds when the peer is known.
+// It may be called beside other methods, if Config.Random may: making the rings
 // takes a while.
 func (e *Engine) NewQP(c qp.Config, user any) (*QP, error) {
 	mem, pd, qpn, held := e.cfg.Memory, c.PD, c.QPN, c.QPN != 0

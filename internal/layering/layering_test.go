@@ -67,6 +67,7 @@ var layers = map[string][]string{
 	"fabric/network":           {"fabric/event", "internal/heap"},
 	"fabric/cores":             {}, // goroutines, for those that run a network: it is a parameter there
 	"fabric/adapter":           {"fabric/event", "fabric/network", "rocev2/clock", "rocev2", "ib", "memreg", "qp", "qp/cc", "hca/engine", "transport", "internal/heap"},
+	"fabric/tcp":               {"fabric/event", "fabric/network", "fabric/adapter", "internal/heap"}, // beside the adapters
 	"fabric/topology":          {"fabric/event", "fabric/network"},
 	"fabric/switches":          {"fabric/network"},
 	"fabric/topology/topofile": {"fabric/topology"}, // files of other simulators
@@ -76,7 +77,7 @@ var layers = map[string][]string{
 	"fabric/traffic/chakra":    {},
 
 	"fabric/plot": {},
-	"fabric/lab": {"fabric/event", "fabric/cores", "fabric/network", "fabric/switches", "fabric/topology", "fabric/topology/topofile", "fabric/traffic", "fabric/traffic/tracefile", "fabric/traffic/chakra", "fabric/adapter", "fabric/plot",
+	"fabric/lab": {"fabric/event", "fabric/cores", "fabric/network", "fabric/switches", "fabric/topology", "fabric/topology/topofile", "fabric/traffic", "fabric/traffic/tracefile", "fabric/traffic/chakra", "fabric/adapter", "fabric/tcp", "fabric/plot",
 		"ib", "rocev2", "qp", "qp/cc", "qp/trace", "hca/engine", "internal/closest", "internal/tomllines"},
 	"fabric/record": {"fabric/event", "fabric/network", "fabric/lab", "rocev2", "ib", "qp/trace", "observe/dissect"}, // files of a result, for other programs
 	"fabric/replay": {"fabric/lab", "rocev2", "observe/dissect"},                                                     // a capture as a scenario
@@ -172,7 +173,7 @@ var layers = map[string][]string{
 // randomness are parameters.
 var pure = []string{"rocev2/clock", "internal/heap", "internal/list", "internal/counters", "internal/tomllines", "rocev2", "rocev2/layers", "rocev2/mad", "rocev2/psp", "observe/dissect", "ib", "memreg", "transport", "hca/engine", "hca/wake",
 	"qp", "qp/queue", "qp/cc", "qp/trace", "qp/conn", "qp/requester", "qp/responder", "qp/datagram",
-	"fabric/event", "fabric/network", "fabric/switches", "fabric/adapter", "fabric/topology", "fabric/traffic", "fabric/traffic/tracefile", "fabric/traffic/chakra", "fabric/record", "fabric/report", "fabric/replay", "fabric/world/frames",
+	"fabric/event", "fabric/network", "fabric/switches", "fabric/adapter", "fabric/tcp", "fabric/topology", "fabric/traffic", "fabric/traffic/tracefile", "fabric/traffic/chakra", "fabric/record", "fabric/report", "fabric/replay", "fabric/world/frames",
 	"rdma/cm/agent", "transport/owner/relay", "rdma/rdmanet/rsocket", "programs/uverbs/abi", "programs/uverbs/ring", "programs/ucma/abi"}
 
 // bannedImports are what a pure package (tests excepted) never imports.

@@ -9,8 +9,8 @@ import (
 
 // Find returns the lines, from 1 on, of all settings and tables of a TOML text
 // that has been parsed without an error. A setting of the second [[region]] is
-// "region.1.size", the table itself "region.1". Of what is in an inline table
-// it has that table alone.
+// "region.1.size", the table itself "region.1", and [region.limit] below it
+// "region.1.limit". Of an array of inline tables it has the array alone.
 func Find(text string) map[string]int {
 	found := map[string]int{}
 	count := map[string]int{} // of the tables of an array
@@ -29,17 +29,65 @@ func Find(text string) map[string]int {
 				continue
 			case strings.HasPrefix(name, "["):
 				key, _, _ := strings.Cut(name[1:], "]")
-				table = plain(key)
+				table = within(plain(key), count)
 				found[table] = i + 1
 				continue
 			}
-			if key, _, ok := strings.Cut(name, "="); ok && !strings.HasPrefix(name, "#") {
-				found[join(table, plain(key))] = i + 1
+			if key, value, ok := strings.Cut(name, "="); ok && !strings.HasPrefix(name, "#") {
+				at := join(table, plain(key))
+				found[at] = i + 1
+				if value = strings.TrimSpace(value); strings.HasPrefix(value, "{") {
+					for _, key := range inline(value) {
+						found[join(at, plain(key))] = i + 1
+					}
+				}
 			}
 		}
 		depth, quote = scan(line, depth, quote)
 	}
 	return found
+}
+
+// within returns the path of a table: below the last table of an array, if it
+// is one of an array's.
+func within(key string, count map[string]int) string {
+	for i := range key {
+		if key[i] == '.' && count[key[:i]] > 0 {
+			return fmt.Sprintf("%s.%d%s", key[:i], count[key[:i]]-1, key[i:])
+		}
+	}
+	return key
+}
+
+// inline returns the keys of an inline table, but not those of tables in it.
+func inline(text string) (keys []string) {
+	depth, quote, from := 0, byte(0), 0 // where a key begins; 0: a value is read
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case quote != 0:
+			if c == '\\' && quote == '"' {
+				i++
+			} else if c == quote {
+				quote = 0
+			}
+		case c == '"' || c == '\'':
+			quote = c
+		case c == '{' || c == '[':
+			if depth++; depth == 1 {
+				from = i + 1
+			}
+		case c == '}' || c == ']':
+			if depth--; depth == 0 {
+				return keys
+			}
+		case c == ',' && depth == 1:
+			from = i + 1
+		case c == '=' && depth == 1 && from > 0:
+			keys = append(keys, text[from:i])
+			from = 0
+		}
+	}
+	return keys
 }
 
 // scan goes over a line, and returns how many brackets are open after it, and

@@ -159,6 +159,9 @@ func (p *Packet) Notes() (notes []string) {
 	case p.ICRC == ICRCBad:
 		add("BAD ICRC: receivers drop it")
 	case p.ICRC == ICRCUnknown && p.Cut:
+		if p.Trimmed {
+			add("trimmed: without its payload")
+		}
 		add("cut at %d of %d bytes", len(p.raw), p.Length)
 	}
 	if note := p.Sealed.note(); note != "" {

@@ -46,6 +46,10 @@ type Packet struct {
 
 	Length int // of BTH to ICRC in bytes, as sent
 	Cut    bool
+	// Trimmed says that not all of it was on the wire: the IP header tells
+	// of more than the frame had. A switch has cut the payload off, and the
+	// packet has not arrived.
+	Trimmed bool
 
 	// Wire has the headers and the payload. If Err is not nil only the BTH
 	// is to be used, and only if HasBTH. A payload that was cut off is
@@ -119,6 +123,7 @@ func (d *decoder) decode(f *Frame, p *Packet, each func() error) (found bool, er
 	p.SrcPort = be.Uint16(udp)
 	p.Segment, p.Segments, p.Sealed = 0, 0, Sealed{}
 	d.opened = d.opened[:0]
+	p.Trimmed = f.Length > 0 && f.Length-(len(f.Data)-len(b)) < h.total
 	length := int(be.Uint16(udp[4:]))
 	if length < 8 || h.header+length > h.total {
 		d.malformed(p, udp[8:], len(udp)-8, ErrUDP)
