@@ -161,6 +161,17 @@ func (a *Adapters) Stats() (sum qp.Stats) {
 	return sum
 }
 
+// Received returns the payload that has arrived, the RxBytes of Stats. It takes
+// a look at each host, and none at its queue pairs.
+func (a *Adapters) Received() (sum uint64) {
+	for _, h := range a.hosts {
+		if h != nil {
+			sum += h.e.Counters().Payload
+		}
+	}
+	return sum
+}
+
 // Check says what is wrong, for tests: packets under way have a record, and no
 // others; no adapter has dropped a packet that it could not read; and if idle,
 // nothing is in flight.
@@ -172,6 +183,9 @@ func (a *Adapters) Check() error {
 	}
 	if inside := t.Inside(); uint64(used) != inside {
 		return fmt.Errorf("adapter: %d records of packets, and %d packets under way", used, inside)
+	}
+	if got, sum := a.Received(), a.Stats().RxBytes; got != sum {
+		return fmt.Errorf("adapter: engines have got %d bytes, and their queue pairs %d", got, sum)
 	}
 	for _, h := range a.hosts {
 		if h == nil {

@@ -75,7 +75,7 @@ func (m *sampler) look(now Time) {
 	for i, q := range m.watched {
 		q.Values = append(q.Values, queued(m.r.net.Port(m.ports[i].node, m.ports[i].port)))
 	}
-	m.total.Values = append(m.total.Values, int64(m.r.a.Stats().RxBytes))
+	m.total.Values = append(m.total.Values, int64(m.r.a.Received()))
 	m.xoffs.Values = append(m.xoffs.Values, int64(totals.XOFFs))
 	m.r.rec.look(&m.samples, m.r.flows)
 	m.samples.Times = append(m.samples.Times, now)
