@@ -81,9 +81,6 @@ func New(n *network.Network, hosts int, c Config) (*Adapters, error) {
 		}
 		a.parts = append(a.parts, p)
 	}
-	if len(a.parts) > 1 {
-		n.Between(a.handBack)
-	}
 	return a, nil
 }
 

@@ -113,7 +113,7 @@ func (h *Host) Receive(now event.Time, _ int, p *network.Packet) {
 	k := of.at(p.Handle)
 	if p.Flags&network.Trimmed != 0 {
 		h.trimmed(toClock(now), k, p)
-		a.release(p.Handle)
+		h.release(p.Handle)
 		h.after()
 		return
 	}
@@ -135,7 +135,7 @@ func (h *Host) Receive(now event.Time, _ int, p *network.Packet) {
 		h.tell(toClock(now), of, k, p)
 	}
 	h.e.Receive(toClock(now), a.rx[:])
-	a.release(p.Handle)
+	h.release(p.Handle)
 	h.after()
 }
 
@@ -148,7 +148,7 @@ func (h *Host) Timer(now event.Time) {
 }
 
 // Dropped implements network.Host.
-func (h *Host) Dropped(p *network.Packet, _ network.Drop) { h.part.release(p.Handle) }
+func (h *Host) Dropped(p *network.Packet, _ network.Drop) { h.release(p.Handle) }
 
 // after does what follows when something has happened to the engine.
 func (h *Host) after() {

@@ -162,6 +162,11 @@ func (q *Queue) NextBefore(b Bound) (src uint32, ok bool) {
 	}
 }
 
+// Pending reports whether an event comes before a place.
+func (q *Queue) Pending(b Bound) bool {
+	return q.First() != Never && q.heap[0].before(&b.at)
+}
+
 // Turn returns a place for what the latest event of NextBefore has done. Sorted
 // by it (events of one queue keep their order), what was done in several queues
 // is in the order in which one queue with all sources would have done it: of

@@ -2,41 +2,31 @@ package network
 
 import (
 	"fmt"
+	"runtime"
+	"sync/atomic"
 
 	"github.com/gosoftroce/rocev2/fabric/event"
 )
 
-// runParts is Run for a network of several parts. What one part sends arrives
-// in another one at least lookahead later. So from the first event that is
-// pending anywhere on, for so long, all can run without each other: that is a
-// window. A script changes anything at once: it runs between two windows.
+// runParts is Run for a network of several parts. A script changes anything at
+// once: it runs when all parts have come to it.
 func (n *Network) runParts(until Time) {
 	for {
-		first := n.parts.first()
+		end := event.BeforeTime(later(until, 1))
 		at, scripted := n.scripts.Min()
-		if !scripted {
-			at = event.Never
+		if script := event.BeforeEvent(n.source.script(), at); scripted && at <= until && script.Before(end) {
+			end = script
+		} else {
+			scripted = false
 		}
-		if next := min(first, at); next > until || next == event.Never {
+		n.parts.play(end, n.tap)
+		if !scripted {
 			break
 		}
-		end := event.BeforeTime(min(later(first, n.parts.lookahead), later(until, 1)))
-		script := event.BeforeEvent(n.source.script(), at)
-		scripted = scripted && at <= until && script.Before(end)
-		if scripted {
-			end = script
-		}
-		if first <= at {
-			n.parts.open(end, n.tap)
-		}
-		if scripted {
-			n.parts.exchange()
-			n.parts.advance(at)
-			n.played++
-			n.script()
-		}
+		n.parts.advance(at)
+		n.played++
+		n.script()
 	}
-	n.parts.exchange()
 	if until == event.Never {
 		until = 0
 		for _, a := range n.parts.all {
@@ -54,23 +44,37 @@ func later(t, more Time) Time {
 	return t + more
 }
 
-// windows runs the parts of a network, one window after another.
+// windows runs the parts of a network side by side. What a part sends to
+// another one arrives at least the delay of a cable later. So a part can run
+// until the least, over the parts that send to it, of how far they have come
+// and that delay: that is its window. Each part tells how far it has come by
+// its clock, and goes on as the clocks of the others do, without waiting for
+// all of them.
+//
+// Nothing says when a part that waits for others that wait for it has its next
+// event: their clocks would come to it in steps of a delay. So they leave, and
+// in the next round begin with the first event that is pending anywhere.
 type windows struct {
 	all       []*part
 	lookahead Time // what is sent arrives so much later in another part, at least
 	parallel  func(parts int, turn func(part int))
 	turn      func(part int) // play, for parallel
-	until     event.Bound    // of the window
-	between   []func()       // called after each window
-	side      int            // of the boxes that are being filled
-	apart     bool           // a window is open
+	until     event.Bound    // of the round
+	apart     bool           // a round is under way
+
+	alone bool // parts take turns: none waits for another one
+	spin  bool // there is a processor for each
+	_     [64]byte
+	idle  atomic.Int32 // parts that have nothing to do in their windows
+	_     [64]byte
 }
 
 // begin prepares it, before all parts are known. Without parallel the parts
 // take turns.
 func (w *windows) begin() {
-	w.lookahead, w.turn = event.Never, w.play
+	w.lookahead, w.turn = event.Never, func(part int) { w.all[part].play() }
 	if w.parallel == nil {
+		w.alone = true
 		w.parallel = func(parts int, turn func(int)) {
 			for i := range parts {
 				turn(i)
@@ -79,67 +83,72 @@ func (w *windows) begin() {
 	}
 }
 
+// play has the parts handle all events before a place in their order. A tap, if
+// it is not nil, is told what was sent.
+func (w *windows) play(end event.Bound, tap func(Sight)) {
+	w.exchange()
+	for w.pending(end) {
+		first := w.first()
+		w.until = end
+		if window := event.BeforeTime(later(first, w.lookahead)); tap != nil && window.Before(end) {
+			w.until = window // so that there is not much to tell
+		}
+		w.round(first)
+		w.exchange()
+		if tap == nil {
+			continue
+		}
+		said := event.BeforeTime(w.first())
+		if !w.pending(end) {
+			said = end
+		}
+		w.tell(said, tap)
+	}
+}
+
+// pending reports whether there are events before a place in their order.
+func (w *windows) pending(end event.Bound) bool {
+	for _, a := range w.all {
+		if a.q.Pending(end) {
+			return true
+		}
+	}
+	return false
+}
+
 // first returns when the first event is due, or Never.
 func (w *windows) first() Time {
 	first := event.Never
 	for _, a := range w.all {
-		first = min(first, a.q.First(), a.first)
+		first = min(first, a.q.First())
 	}
 	return first
 }
 
-// open opens a window: each part handles its events before a place in their
-// order. Then a tap, if it is not nil, is told what was sent.
-func (w *windows) open(end event.Bound, tap func(Sight)) {
+// round has the parts run, until they have come to the end of the round or wait
+// for each other. first is when the first event is due.
+func (w *windows) round(first Time) {
+	n := len(w.all)
+	w.spin = n <= min(runtime.GOMAXPROCS(0), runtime.NumCPU())
+	w.idle.Store(0)
 	for _, a := range w.all {
-		a.first = event.Never
+		// The first event can cause others that much later.
+		a.clock.at.Store(int64(min(a.q.First(), later(first, w.lookahead))))
+		a.clock.left.Store(false)
+		a.stays = 0
 	}
-	w.until = end
-	w.side ^= 1
 	w.apart = true
-	w.parallel(len(w.all), w.turn)
+	w.parallel(n, w.turn)
 	w.apart = false
-	for _, f := range w.between {
-		f()
-	}
-	if tap != nil {
-		w.tell(tap)
-	}
 }
 
-// play has a part handle its events of the window.
-func (w *windows) play(part int) { w.all[part].play() }
-
-// play is what a part does in a window.
-func (a *part) play() {
-	w := a.windows
-	a.collect(w.side ^ 1)
-	links := uint32(2 * len(a.links))
-	for {
-		src, ok := a.q.NextBefore(w.until)
-		switch {
-		case !ok:
-			return
-		case src >= links:
-			a.other(int(src - links))
-		case src&1 == 0:
-			a.sent(src / 2)
-		default:
-			a.arrive(src / 2)
-		}
-	}
-}
-
-// exchange has all parts take what was posted.
+// exchange has all parts take what was sent to them, while none runs.
 func (w *windows) exchange() {
-	if len(w.all) == 1 {
-		return
-	}
 	for _, a := range w.all {
-		a.collect(w.side)
-	}
-	for _, a := range w.all {
-		a.first = event.Never
+		for to := range a.out {
+			a.out[to].deliver()
+			w.all[to].take(&a.out[to])
+		}
 	}
 }
 
@@ -150,13 +159,13 @@ func (w *windows) advance(to Time) {
 	}
 }
 
-// tell tells a tap what the parts have sent in a window, in the order in which
-// it would have seen it of one part.
-func (w *windows) tell(tap func(Sight)) {
+// tell tells a tap what the parts have sent before a place in the order of
+// events, in the order in which it would have seen it of one part.
+func (w *windows) tell(end event.Bound, tap func(Sight)) {
 	for {
 		var next *part
 		for _, a := range w.all {
-			if a.told < len(a.seen) && (next == nil || a.seen[a.told].turn.Before(next.seen[next.told].turn)) {
+			if a.told < len(a.seen) && a.seen[a.told].turn.Before(end) && (next == nil || a.seen[a.told].turn.Before(next.seen[next.told].turn)) {
 				next = a
 			}
 		}
@@ -167,7 +176,7 @@ func (w *windows) tell(tap func(Sight)) {
 		next.told++
 	}
 	for _, a := range w.all {
-		a.seen, a.told = a.seen[:0], 0
+		a.seen, a.told = a.seen[:copy(a.seen, a.seen[a.told:])], 0
 	}
 }
 
@@ -178,8 +187,3 @@ func (w *windows) together(what string) {
 		panic(fmt.Sprintf("network: %s while hosts of several parts run, or after one of them has panicked", what))
 	}
 }
-
-// Between has f called after each window in which parts have run by themselves,
-// when none of them runs: to hand on what hosts of one part have for those of
-// another one. It must not change what happens.
-func (n *Network) Between(f func()) { n.parts.between = append(n.parts.between, f) }
