@@ -173,6 +173,7 @@ func (a *Adapters) Received() (sum uint64) {
 // others; no adapter has dropped a packet that it could not read; and if idle,
 // nothing is in flight.
 func (a *Adapters) Check() error {
+	idle := a.net.Idle()
 	t := a.net.Totals()
 	used := 0
 	for _, p := range a.parts {
@@ -197,7 +198,7 @@ func (a *Adapters) Check() error {
 		if err != nil {
 			return err
 		}
-		if u := h.e.Usage(); a.net.Idle() && u.InFlight != 0 {
+		if u := h.e.Usage(); idle && u.InFlight != 0 {
 			return fmt.Errorf("adapter: host %d has %d bytes in flight, and nothing is under way", h.number, u.InFlight)
 		}
 	}

@@ -34,6 +34,8 @@ type Host struct {
 	echoes map[echoKey]*echo             // with Config.Telemetry; only looked up
 	sent   uint8                         // packets, of Config.PerPacket
 	tasks  heap.Heap[event.Time, func()] // see At
+
+	_ [24]byte // nothing of a host of another part is in the same cache line
 }
 
 // Number returns the number of the host in its network.

@@ -1,7 +1,5 @@
 package lab
 
-import "github.com/gosoftroce/rocev2/fabric/network"
-
 // mostSamples is how many samples a run without a known end keeps: then every
 // other one is dropped, and they are taken half as often.
 const (
@@ -73,7 +71,7 @@ func (m *sampler) look(now Time) {
 	}
 	m.lookAtFlows()
 	for i, q := range m.watched {
-		q.Values = append(q.Values, queued(m.r.net.Port(m.ports[i].node, m.ports[i].port)))
+		q.Values = append(q.Values, m.r.net.Port(m.ports[i].node, m.ports[i].port).QueuedAll())
 	}
 	m.total.Values = append(m.total.Values, int64(m.r.a.Received()))
 	m.xoffs.Values = append(m.xoffs.Values, int64(totals.XOFFs))
@@ -97,14 +95,6 @@ func (m *sampler) lookAtFlows() {
 		m.flows[n].Values = append(m.flows[n].Values, int64(f.received()))
 		n++
 	}
-}
-
-// queued returns what waits for a port of a switch, all classes together.
-func queued(port network.Port) (sum int64) {
-	for c := range network.NumClasses {
-		sum += port.Queued(c)
-	}
-	return sum
 }
 
 // stillFor is for how long no packet arrives in a network that stands still:

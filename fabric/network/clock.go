@@ -35,24 +35,28 @@ const (
 func (a *part) play() {
 	w := a.windows
 	defer a.leave() // also if a host panics: the others wait for it
+	for _, from := range w.all {
+		a.take(&from.out[a.number])
+	}
 	idle, empty := false, 0
 	for {
-		limit, last := a.limit()
+		limit, by := a.limit()
 		for i := range a.in {
 			a.take(a.in[i].box)
 		}
 		window := event.BeforeTime(limit)
-		over := !window.Before(w.until)
-		if over {
+		last := !window.Before(w.until)
+		if last {
 			window = w.until
 		}
 		busy := a.handle(window)
 		a.tell(min(a.q.First(), limit))
 		switch {
-		case over:
+		case last:
 			if !idle {
 				w.idle.Add(1)
 			}
+			a.over = true
 			return
 		case busy:
 			empty = 0
@@ -66,7 +70,7 @@ func (a *part) play() {
 				w.idle.Add(1)
 			}
 		}
-		if !a.await(limit, last, idle) {
+		if !a.await(limit, by, idle) {
 			return
 		}
 	}
@@ -145,4 +149,9 @@ func (a *part) await(limit Time, last *part, idle bool) bool {
 }
 
 // leave ends a round.
-func (a *part) leave() { a.clock.left.Store(true) }
+func (a *part) leave() {
+	for i := range a.out {
+		a.out[i].deliver()
+	}
+	a.clock.left.Store(true)
+}

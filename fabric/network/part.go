@@ -38,6 +38,7 @@ type part struct {
 	clock clock
 	stays Time // until then the clock need not tell that time has passed
 	often Time // how much time may pass before it tells
+	over  bool // it has come to the end of the round
 
 	seen []sighting
 	told int // of these, that the tap knows of

@@ -84,25 +84,33 @@ func (w *windows) begin() {
 }
 
 // play has the parts handle all events before a place in their order. A tap, if
-// it is not nil, is told what was sent.
+// it is not nil, is told what was sent. All that was before now has been.
 func (w *windows) play(end event.Bound, tap func(Sight)) {
-	w.exchange()
-	for w.pending(end) {
+	for _, a := range w.all {
+		a.clock.at.Store(int64(a.q.Now()))
+	}
+	if tap == nil && w.round(end) {
+		return // what they have sent each other last they take next time
+	}
+	for w.exchange(); w.pending(end); w.exchange() {
 		first := w.first()
-		w.until = end
-		if window := event.BeforeTime(later(first, w.lookahead)); tap != nil && window.Before(end) {
-			w.until = window // so that there is not much to tell
+		for _, a := range w.all {
+			// The first event can cause others that much later.
+			a.clock.at.Store(int64(min(a.q.First(), later(first, w.lookahead))))
 		}
-		w.round(first)
-		w.exchange()
 		if tap == nil {
+			w.round(end)
 			continue
 		}
-		said := event.BeforeTime(w.first())
-		if !w.pending(end) {
-			said = end
+		until := event.BeforeTime(later(first, w.lookahead)) // so that there is not much to tell
+		if end.Before(until) {
+			until = end
 		}
-		w.tell(said, tap)
+		if !w.round(until) {
+			w.exchange()
+			until = event.BeforeTime(w.first())
+		}
+		w.tell(until, tap)
 	}
 }
 
@@ -125,21 +133,26 @@ func (w *windows) first() Time {
 	return first
 }
 
-// round has the parts run, until they have come to the end of the round or wait
-// for each other. first is when the first event is due.
-func (w *windows) round(first Time) {
+// round has the parts run from their clocks on to a place in the order of
+// events, and reports whether all have come there: else they have waited for
+// each other.
+func (w *windows) round(end event.Bound) (over bool) {
 	n := len(w.all)
+	w.until = end
 	w.spin = n <= min(runtime.GOMAXPROCS(0), runtime.NumCPU())
 	w.idle.Store(0)
 	for _, a := range w.all {
-		// The first event can cause others that much later.
-		a.clock.at.Store(int64(min(a.q.First(), later(first, w.lookahead))))
 		a.clock.left.Store(false)
-		a.stays = 0
+		a.stays, a.over = 0, false
 	}
 	w.apart = true
 	w.parallel(n, w.turn)
 	w.apart = false
+	over = true
+	for _, a := range w.all {
+		over = over && a.over
+	}
+	return over
 }
 
 // exchange has all parts take what was sent to them, while none runs.

@@ -3,6 +3,7 @@ package network
 import (
 	"slices"
 	"testing"
+	"unsafe"
 
 	"github.com/gosoftroce/rocev2/fabric/event"
 )
@@ -105,6 +106,15 @@ func TestLimit(t *testing.T) {
 	}
 	if w.lookahead != 20 {
 		t.Errorf("the least delay is %v", w.lookahead)
+	}
+}
+
+// What nodes of several parts write to is not in one cache line.
+func TestCacheLines(t *testing.T) {
+	for what, size := range map[string]uintptr{"link": unsafe.Sizeof(link{}), "host": unsafe.Sizeof(host{}), "switch": unsafe.Sizeof(swtch{})} {
+		if size%64 != 0 && unsafe.Sizeof(uintptr(0)) == 8 {
+			t.Errorf("a %s has %d bytes", what, size)
+		}
 	}
 }
 
