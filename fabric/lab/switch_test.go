@@ -73,7 +73,7 @@ func TestWildSwitches(t *testing.T) {
 			}
 			continue
 		}
-		s.Cores = 2 + int(seed%3)
+		s.Cores = 2 + int(seed%7)
 		second, err := Run(context.Background(), s)
 		if err != nil {
 			t.Errorf("seed %d in parts: %v", seed, err)

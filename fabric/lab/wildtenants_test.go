@@ -106,7 +106,7 @@ func TestWildTenants(t *testing.T) {
 			continue
 		}
 		played++
-		s.Every, s.Cores = 7*us, 1+int(seed%4)
+		s.Every, s.Cores = 7*us, 1+int(seed%8)
 		again, err := Run(context.Background(), s)
 		if err != nil {
 			t.Errorf("seed %d, again: %v", seed, err)

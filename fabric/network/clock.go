@@ -10,11 +10,18 @@ import (
 // clock tells the other parts how far one has come: what it sends from now on
 // it sends at that time, or later. What it has sent before they can take.
 type clock struct {
-	_    [64]byte
-	at   atomic.Int64
-	left atomic.Bool // it stays as it is until the next round
-	_    [64]byte
+	_     [64]byte
+	at    atomic.Int64
+	stage atomic.Int32
+	_     [64]byte
 }
+
+// Stages of a part in a round.
+const (
+	stageBefore = iota // it has not begun
+	stageWithin
+	stageBehind // it has left: its clock stays as it is until the next round
+)
 
 const (
 	// A clock tells so often that time has passed, within the shortest
@@ -23,10 +30,11 @@ const (
 	// So many windows without an event are one after the other before a
 	// part is idle.
 	fewWindows = 4
-	// So often a part looks for a clock to move on before it leaves.
-	// A look takes a nanosecond or two, and where others may run meanwhile
-	// a hundred times as long.
+	// So often a part looks for a clock to move on before it leaves, and
+	// that of a part that has not begun. A look takes a nanosecond or two,
+	// and where others may run meanwhile a hundred times as long.
 	mostLooks  = 200_000
+	fewLooks   = 20_000
 	lookBreak  = 10_000
 	mostBreaks = 1_000
 )
@@ -34,6 +42,7 @@ const (
 // play is what a part does in a round.
 func (a *part) play() {
 	w := a.windows
+	a.clock.stage.Store(stageWithin)
 	defer a.leave() // also if a host panics: the others wait for it
 	for _, from := range w.all {
 		a.take(&from.out[a.number])
@@ -133,11 +142,14 @@ func (a *part) await(limit Time, last *part, idle bool) bool {
 		return false
 	}
 	for looks, breaks := 0, 0; looks < mostLooks && breaks < mostBreaks; looks++ {
-		left := last.clock.left.Load() // before its clock
+		stage := last.clock.stage.Load() // first: then its clock has come to the end
 		if now, _ := a.limit(); now > limit {
 			return true
 		}
-		if left || idle && int(w.idle.Load()) == len(w.all) {
+		switch {
+		case stage == stageBehind, stage == stageBefore && looks > fewLooks:
+			return false
+		case idle && int(w.idle.Load()) == len(w.all):
 			return false
 		}
 		if !w.spin || looks%lookBreak == lookBreak-1 {
@@ -153,5 +165,5 @@ func (a *part) leave() {
 	for i := range a.out {
 		a.out[i].deliver()
 	}
-	a.clock.left.Store(true)
+	a.clock.stage.Store(stageBehind)
 }

@@ -142,7 +142,7 @@ func (w *windows) round(end event.Bound) (over bool) {
 	w.spin = n <= min(runtime.GOMAXPROCS(0), runtime.NumCPU())
 	w.idle.Store(0)
 	for _, a := range w.all {
-		a.clock.left.Store(false)
+		a.clock.stage.Store(stageBefore)
 		a.stays, a.over = 0, false
 	}
 	w.apart = true
