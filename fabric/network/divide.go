@@ -50,7 +50,6 @@ func (w *windows) join(from, to int, delay Time) {
 		}
 	}
 	t.in = append(t.in, inlet{f, delay, &f.out[to]})
-	f.to = append(f.to, &f.out[to])
 }
 
 // Parts returns how many parts the network has: Config.Parts, or fewer if its

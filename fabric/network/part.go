@@ -32,9 +32,8 @@ type part struct {
 	// What hosts see: packets in places of their own, so that none escapes.
 	pulled, received, dropped Packet
 
-	in    []inlet   // from parts with cables that end here
-	out   []outlet  // to all parts, by number
-	to    []*outlet // of these, to parts in which cables from here end
+	in    []inlet  // from parts with cables that end here
+	out   []outlet // to all parts, by number
 	clock clock
 	stays Time // until then the clock need not tell that time has passed
 	often Time // how much time may pass before it tells
@@ -103,13 +102,15 @@ func (a *part) report(to *part, p *Packet, why Drop) {
 	o.any = true
 }
 
-// deliver lets the other parts have what was put for them.
-func (o *outlet) deliver() {
-	if o.any {
-		o.any = false
-		o.hops.Post() // first: its packets come with them
-		o.packets.Post()
-		o.drops.Post()
+// pass lets the other parts have what was put for them.
+func (a *part) pass() {
+	for i := range a.out {
+		if o := &a.out[i]; o.any {
+			o.any = false
+			o.hops.Post() // first: its packets come with them
+			o.packets.Post()
+			o.drops.Post()
+		}
 	}
 }
 

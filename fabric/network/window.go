@@ -158,8 +158,8 @@ func (w *windows) round(end event.Bound) (over bool) {
 // exchange has all parts take what was sent to them, while none runs.
 func (w *windows) exchange() {
 	for _, a := range w.all {
+		a.pass()
 		for to := range a.out {
-			a.out[to].deliver()
 			w.all[to].take(&a.out[to])
 		}
 	}
