@@ -24,18 +24,19 @@ const (
 )
 
 const (
-	// A clock tells so often that time has passed, within the shortest
-	// delay to another part.
+	// How many times a clock moves on within the shortest delay to another
+	// part.
 	clockSteps = 8
-	// So many windows without an event are one after the other before a
-	// part is idle.
+	// How many windows without an event there are, one after the other,
+	// before a part is idle.
 	fewWindows = 4
-	// After so many windows a part looks for what comes from all others:
-	// where no cable joins them they report packets that were dropped.
+	// Of how many windows there is one in which a part looks for what
+	// comes from all others: where no cable joins them they report packets
+	// that were dropped.
 	oftenEnough = 16
-	// So often a part looks for a clock to move on before it leaves, and
-	// that of a part that has not begun. A look takes a nanosecond or two,
-	// and where others may run meanwhile a hundred times as long.
+	// How many times a part looks for a clock to move on before it leaves,
+	// and for that of a part that has not begun. A look takes a nanosecond
+	// or two, and where others may run meanwhile a hundred times as long.
 	mostLooks  = 200_000
 	fewLooks   = 20_000
 	lookBreak  = 10_000
@@ -91,7 +92,7 @@ func (a *part) play() {
 }
 
 // limit returns up to when nothing comes from other parts that is not to be
-// taken now, and who keeps that from being later.
+// taken now, and the part because of which that is no later.
 func (a *part) limit() (limit Time, last *part) {
 	limit = event.Never
 	for i := range a.in {

@@ -89,7 +89,7 @@ func (w *windows) play(end event.Bound, tap func(Sight)) {
 	for _, a := range w.all {
 		a.clock.at.Store(int64(a.q.Now()))
 	}
-	if tap == nil && w.round(end) {
+	if tap == nil && w.pending(end) && w.round(end) {
 		return // what they have sent each other last they take next time
 	}
 	for w.exchange(); w.pending(end); w.exchange() {

@@ -5,7 +5,7 @@ package mailbox
 import "sync/atomic"
 
 // Box is a queue of values from one goroutine, the sender, to another one, the
-// receiver. It takes as many as there are, in blocks that it uses again: so
+// receiver. It takes any number of them, in blocks that it uses again: so
 // nothing allocates once it has held as many at a time. The zero Box is empty.
 type Box[T any] struct {
 	// Of the sender.

@@ -69,7 +69,7 @@ func TestTwoGoroutines(t *testing.T) {
 	}
 }
 
-// Blocks are used again: a box that has held so many allocates nothing.
+// Blocks are used again: a box that has held as many before allocates nothing.
 func TestAllocatesNothing(t *testing.T) {
 	var b Box[int]
 	fill := func() {
