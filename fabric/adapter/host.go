@@ -35,7 +35,7 @@ type Host struct {
 	sent   uint8                         // packets, of Config.PerPacket
 	tasks  heap.Heap[event.Time, func()] // see At
 
-	_ [24]byte // nothing of a host of another part is in the same cache line
+	_ [64]byte // nothing of a host of another part is in the same cache line
 }
 
 // Number returns the number of the host in its network.
@@ -115,7 +115,7 @@ func (h *Host) Receive(now event.Time, _ int, p *network.Packet) {
 	k := of.at(p.Handle)
 	if p.Flags&network.Trimmed != 0 {
 		h.trimmed(toClock(now), k, p)
-		h.release(p.Handle)
+		a.release(p.Handle)
 		h.after()
 		return
 	}
@@ -137,7 +137,7 @@ func (h *Host) Receive(now event.Time, _ int, p *network.Packet) {
 		h.tell(toClock(now), of, k, p)
 	}
 	h.e.Receive(toClock(now), a.rx[:])
-	h.release(p.Handle)
+	a.release(p.Handle)
 	h.after()
 }
 
@@ -150,7 +150,7 @@ func (h *Host) Timer(now event.Time) {
 }
 
 // Dropped implements network.Host.
-func (h *Host) Dropped(p *network.Packet, _ network.Drop) { h.release(p.Handle) }
+func (h *Host) Dropped(p *network.Packet, _ network.Drop) { h.part.release(p.Handle) }
 
 // after does what follows when something has happened to the engine.
 func (h *Host) after() {

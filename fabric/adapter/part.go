@@ -12,6 +12,8 @@ import (
 // part is what the adapters of a part of the network share. Parts of a network
 // that is divided run at the same time.
 type part struct {
+	a *Adapters
+
 	// The memory of all hosts where there are no bytes.
 	table *memreg.Table
 	pd    *memreg.PD
@@ -33,7 +35,7 @@ type part struct {
 
 func newPart(a *Adapters, number int) (*part, error) {
 	n := a.net.Parts()
-	p := &part{tx: transport.NewTxBatch(rocev2.MaxPacketLen), back: make([]mailbox.Box[uint32], n)}
+	p := &part{a: a, tx: transport.NewTxBatch(rocev2.MaxPacketLen), back: make([]mailbox.Box[uint32], n)}
 	p.records.part = uint32(number)
 	if a.cfg.Real {
 		return p, nil
@@ -63,15 +65,14 @@ func (p *part) reclaim() {
 }
 
 // release gives a record back, that may be of another part.
-func (h *Host) release(handle uint32) {
-	p := h.part
+func (p *part) release(handle uint32) {
 	p.records.used--
 	of := handle >> handleBits
 	if of == p.records.part {
 		p.records.put(handle)
 		return
 	}
-	box := &h.a.parts[of].back[p.records.part]
+	box := &p.a.parts[of].back[p.records.part]
 	*box.Put() = handle
 	box.Post()
 }

@@ -6,7 +6,6 @@ import (
 	"runtime"
 	"testing"
 	"time"
-	"unsafe"
 
 	"github.com/gosoftroce/rocev2/fabric/cores"
 	"github.com/gosoftroce/rocev2/fabric/event"
@@ -153,12 +152,5 @@ func BenchmarkParts(b *testing.B) {
 				b.ReportMetric(0, "ns/op")
 			})
 		}
-	}
-}
-
-// What hosts of several parts write to is not in one cache line.
-func TestCacheLines(t *testing.T) {
-	if size := unsafe.Sizeof(Host{}); size%64 != 0 && unsafe.Sizeof(uintptr(0)) == 8 {
-		t.Errorf("a host has %d bytes", size)
 	}
 }

@@ -19,6 +19,7 @@ type sampler struct {
 	samples Samples
 	ports   []portRef // all of switches
 	watched []*Series // of the first mostWatched ports
+	places  [][]int   // of these, by the part of the network that they are in
 	flows   []*Series // of the first flows without an end
 	total   *Series
 	xoffs   *Series
@@ -43,8 +44,11 @@ func newSampler(r *run) *sampler {
 	m.area = make([]uint64, len(m.ports))
 	m.total, m.xoffs = m.samples.add("", "received_bytes", 0), m.samples.add("", "pauses", 0)
 	hosts := int(r.g.Hosts())
-	for _, p := range m.ports[:min(len(m.ports), mostWatched)] {
+	m.places = make([][]int, r.net.Parts())
+	for i, p := range m.ports[:min(len(m.ports), mostWatched)] {
 		m.watched = append(m.watched, m.samples.add(portName(hosts, p.node, p.port), "queued_bytes", 0))
+		part := r.net.PartOf(p.node)
+		m.places[part] = append(m.places[part], i)
 	}
 	m.most = min(max(mostNumbers/(len(m.watched)+1+r.rec.numbers()), fewSamples), mostSamples)
 	return m
@@ -70,13 +74,19 @@ func (m *sampler) look(now Time) {
 		m.delivered, m.moved = d, now
 	}
 	m.lookAtFlows()
-	for i, q := range m.watched {
-		q.Values = append(q.Values, m.r.net.Port(m.ports[i].node, m.ports[i].port).QueuedAll())
-	}
+	m.r.net.Apart(m.lookAtQueues)
 	m.total.Values = append(m.total.Values, int64(m.r.a.Received()))
 	m.xoffs.Values = append(m.xoffs.Values, int64(totals.XOFFs))
 	m.r.rec.look(&m.samples, m.r.flows)
 	m.samples.Times = append(m.samples.Times, now)
+}
+
+// lookAtQueues notes what is queued in a part of the network.
+func (m *sampler) lookAtQueues(part int) {
+	for _, i := range m.places[part] {
+		q, p := m.watched[i], m.ports[i]
+		q.Values = append(q.Values, m.r.net.Port(p.node, p.port).QueuedAll())
+	}
 }
 
 // lookAtFlows notes what has arrived of the first flows without an end.

@@ -31,7 +31,7 @@ type swtch struct {
 	watchdog   WatchdogConfig
 	digest     event.Digest
 
-	_ [48]byte // nothing of another one is in the same cache line
+	_ [64]byte // nothing of another one is in the same cache line
 }
 
 // profile is what the classes of some ports of a switch are like.

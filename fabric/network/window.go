@@ -193,6 +193,14 @@ func (w *windows) tell(end event.Bound, tap func(Sight)) {
 	}
 }
 
+// Apart has Config.Parallel call f for each part, between two calls of Run: to
+// look at its nodes where they are in the cache of a processor. f must not
+// change anything.
+func (n *Network) Apart(f func(part int)) {
+	n.parts.together("Apart")
+	n.parts.parallel(len(n.parts.all), f)
+}
+
 // together panics where parts run by themselves: a host has called what is
 // about all of them, or a host has panicked.
 func (w *windows) together(what string) {

@@ -2,9 +2,11 @@ package network
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"unsafe"
 
+	"github.com/gosoftroce/rocev2/fabric/cores"
 	"github.com/gosoftroce/rocev2/fabric/event"
 )
 
@@ -109,9 +111,27 @@ func TestLimit(t *testing.T) {
 	}
 }
 
+// Each part is looked at once, and a host cannot ask for that.
+func TestApart(t *testing.T) {
+	t.Parallel()
+	k := cores.New(2)
+	defer k.Close()
+	n := inParts(t, k.Do)
+	var looked [2]int
+	n.Apart(func(part int) { looked[part]++ })
+	if looked != [2]int{1, 1} {
+		t.Errorf("looked %v times", looked)
+	}
+	n.Attach(3, teller{f: func(Time) { n.Apart(func(int) {}) }})
+	n.SetTimer(3, event.Microsecond)
+	if got := panicsWith(func() { n.Run(event.Second) }); !strings.Contains(got, "Apart while hosts") {
+		t.Error(got)
+	}
+}
+
 // What nodes of several parts write to is not in one cache line.
 func TestCacheLines(t *testing.T) {
-	for what, size := range map[string]uintptr{"link": unsafe.Sizeof(link{}), "host": unsafe.Sizeof(host{}), "switch": unsafe.Sizeof(swtch{})} {
+	for what, size := range map[string]uintptr{"link": unsafe.Sizeof(link{}), "host": unsafe.Sizeof(host{})} {
 		if size%64 != 0 && unsafe.Sizeof(uintptr(0)) == 8 {
 			t.Errorf("a %s has %d bytes", what, size)
 		}
