@@ -73,12 +73,6 @@ func settle(t testing.TB, a *Adapters) {
 	used := 0
 	for _, p := range a.parts {
 		p.reclaim()
-		for of, list := range p.foreign {
-			for _, handle := range list {
-				a.parts[of].records.put(handle)
-			}
-			p.foreign[of] = nil
-		}
 	}
 	for _, p := range a.parts {
 		used += p.records.used

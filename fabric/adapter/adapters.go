@@ -81,9 +81,6 @@ func New(n *network.Network, hosts int, c Config) (*Adapters, error) {
 		}
 		a.parts = append(a.parts, p)
 	}
-	if len(a.parts) > 1 {
-		n.Between(a.handBack)
-	}
 	return a, nil
 }
 
@@ -161,10 +158,22 @@ func (a *Adapters) Stats() (sum qp.Stats) {
 	return sum
 }
 
+// Received returns the payload that has arrived, the RxBytes of Stats. It takes
+// a look at each host, and none at its queue pairs.
+func (a *Adapters) Received() (sum uint64) {
+	for _, h := range a.hosts {
+		if h != nil {
+			sum += h.e.Counters().Payload
+		}
+	}
+	return sum
+}
+
 // Check says what is wrong, for tests: packets under way have a record, and no
 // others; no adapter has dropped a packet that it could not read; and if idle,
 // nothing is in flight.
 func (a *Adapters) Check() error {
+	idle := a.net.Idle()
 	t := a.net.Totals()
 	used := 0
 	for _, p := range a.parts {
@@ -172,6 +181,9 @@ func (a *Adapters) Check() error {
 	}
 	if inside := t.Inside(); uint64(used) != inside {
 		return fmt.Errorf("adapter: %d records of packets, and %d packets under way", used, inside)
+	}
+	if got, sum := a.Received(), a.Stats().RxBytes; got != sum {
+		return fmt.Errorf("adapter: engines have got %d bytes, and their queue pairs %d", got, sum)
 	}
 	for _, h := range a.hosts {
 		if h == nil {
@@ -186,7 +198,7 @@ func (a *Adapters) Check() error {
 		if err != nil {
 			return err
 		}
-		if u := h.e.Usage(); a.net.Idle() && u.InFlight != 0 {
+		if u := h.e.Usage(); idle && u.InFlight != 0 {
 			return fmt.Errorf("adapter: host %d has %d bytes in flight, and nothing is under way", h.number, u.InFlight)
 		}
 	}

@@ -35,6 +35,8 @@ type Host struct {
 	sent   uint8                         // packets, of Config.PerPacket
 	tasks  heap.Heap[event.Time, func()] // see At
 	beside *beside                       // nil: only the adapter
+
+	_ [64]byte // nothing of a host of another part is in the same cache line
 }
 
 // Number returns the number of the host in its network.

@@ -2,6 +2,7 @@ package adapter
 
 import (
 	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/internal/mailbox"
 	"github.com/gosoftroce/rocev2/memreg"
 	"github.com/gosoftroce/rocev2/qp/cc"
 	"github.com/gosoftroce/rocev2/rocev2"
@@ -11,6 +12,8 @@ import (
 // part is what the adapters of a part of the network share. Parts of a network
 // that is divided run at the same time.
 type part struct {
+	a *Adapters
+
 	// The memory of all hosts where there are no bytes.
 	table *memreg.Table
 	pd    *memreg.PD
@@ -27,15 +30,12 @@ type part struct {
 	requests requests
 	hops     []cc.Hop // that are being told
 
-	// Handles of records of other parts that packets have come with, and
-	// own ones that have come back.
-	foreign [][]uint32
-	back    [][]uint32
+	back []mailbox.Box[uint32] // handles of records that come back from other parts
 }
 
 func newPart(a *Adapters, number int) (*part, error) {
 	n := a.net.Parts()
-	p := &part{tx: transport.NewTxBatch(rocev2.MaxPacketLen), foreign: make([][]uint32, n), back: make([][]uint32, n)}
+	p := &part{a: a, tx: transport.NewTxBatch(rocev2.MaxPacketLen), back: make([]mailbox.Box[uint32], n)}
 	p.records.part = uint32(number)
 	if a.cfg.Real {
 		return p, nil
@@ -58,30 +58,21 @@ func (p *part) take() (uint32, *record) {
 // reclaim makes records free that have come back.
 func (p *part) reclaim() {
 	for i := range p.back {
-		for _, handle := range p.back[i] {
-			p.records.put(handle)
+		for handle := p.back[i].Take(); handle != nil; handle = p.back[i].Take() {
+			p.records.put(*handle)
 		}
-		p.back[i] = p.back[i][:0]
 	}
 }
 
 // release gives a record back, that may be of another part.
 func (p *part) release(handle uint32) {
 	p.records.used--
-	if of := handle >> handleBits; of != p.records.part {
-		p.foreign[of] = append(p.foreign[of], handle)
+	of := handle >> handleBits
+	if of == p.records.part {
+		p.records.put(handle)
 		return
 	}
-	p.records.put(handle)
-}
-
-// handBack hands records back to their parts, while none runs.
-func (a *Adapters) handBack() {
-	for i, p := range a.parts {
-		for of, list := range p.foreign {
-			if home := a.parts[of]; len(list) > 0 && len(home.back[i]) == 0 {
-				p.foreign[of], home.back[i] = home.back[i], list
-			}
-		}
-	}
+	box := &p.a.parts[of].back[p.records.part]
+	*box.Put() = handle
+	box.Post()
 }

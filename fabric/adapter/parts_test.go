@@ -98,13 +98,12 @@ func TestRecordsComeBack(t *testing.T) {
 	settle(t, a)
 }
 
-// parallelMeter measures what parts do in their windows.
+// parallelMeter measures the time of the threads that parts run on.
 type parallelMeter struct {
-	cores         *cores.Cores
-	each          []padded
-	busy, longest time.Duration
-	inside        time.Duration // of do, on the goroutine that calls Run
-	windows       int
+	cores  *cores.Cores
+	each   []padded
+	busy   time.Duration
+	inside time.Duration // of do, on the goroutine that calls Run
 }
 
 type padded struct {
@@ -122,19 +121,14 @@ func (m *parallelMeter) do(n int, turn func(int)) {
 		turn(i)
 		m.each[i].Duration = threadTime() - begun
 	})
-	longest := time.Duration(0)
 	for i := range n {
 		m.busy += m.each[i].Duration
-		longest = max(longest, m.each[i].Duration)
 	}
-	m.longest += longest
-	m.windows++
 }
 
-// BenchmarkParts is the permutation of BenchmarkPermutation, in parts, with the
-// time that threads have run: all together, in the parts' windows, and in the
-// longest part of each window and between windows. The last is how long a run
-// takes on so many processors that have nothing else to do.
+// BenchmarkParts is the permutation of BenchmarkPermutation, in parts: what the
+// clock says, and the time that all threads have run, or looked for others to
+// come on.
 func BenchmarkParts(b *testing.B) {
 	for _, c := range []struct{ leaves, spines, hosts int }{{8, 16, 16}, {32, 32, 32}} {
 		for _, parts := range []int{1, 2, 4} {
@@ -154,15 +148,8 @@ func BenchmarkParts(b *testing.B) {
 				}
 				each := func(d time.Duration) float64 { return float64(d.Nanoseconds()) / float64(events) }
 				b.ReportMetric(each(spent), "wall-ns/event")
+				b.ReportMetric(each(m.busy+own-m.inside), "cpu-ns/event")
 				b.ReportMetric(0, "ns/op")
-				if parts == 1 {
-					b.ReportMetric(each(own), "cpu-ns/event")
-					return
-				}
-				between := own - m.inside
-				b.ReportMetric(each(m.busy+between), "cpu-ns/event")
-				b.ReportMetric(each(m.longest+between), "longest-ns/event")
-				b.ReportMetric(float64(events)/float64(m.windows), "events/window")
 			})
 		}
 	}

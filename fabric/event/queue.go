@@ -47,7 +47,7 @@ type source struct {
 // as many entries as sources, and 64; nothing allocates once it has had them. A
 // Queue is not safe for concurrent use.
 type Queue struct {
-	heap    []entry // of four children each
+	heap    []entry // from root on, of four children each
 	sources []source
 	now     Time
 	hole    bool // the first entry is taken, its place is free
@@ -55,12 +55,16 @@ type Queue struct {
 	turn    uint64 // the highest rank of NextBefore at the time now
 }
 
+// root is where the heap begins. Then the four children of an entry, from 4 *
+// (i-2) on, are in one cache line.
+const root = 3
+
 // NewQueue returns an empty queue for sources 0 to n-1 at time 0.
 func NewQueue(n int) (*Queue, error) {
 	if n < 0 || n > MaxSources {
 		return nil, fmt.Errorf("event: %d sources: a queue has 0 to %d", n, MaxSources)
 	}
-	q := &Queue{sources: make([]source, n)}
+	q := &Queue{sources: make([]source, n), heap: make([]entry, root, 64)}
 	for i := range q.sources {
 		q.sources[i] = source{Never, Never}
 	}
@@ -162,6 +166,11 @@ func (q *Queue) NextBefore(b Bound) (src uint32, ok bool) {
 	}
 }
 
+// Pending reports whether an event comes before a place.
+func (q *Queue) Pending(b Bound) bool {
+	return q.First() != Never && q.heap[root].before(&b.at)
+}
+
 // Turn returns a place for what the latest event of NextBefore has done. Sorted
 // by it (events of one queue keep their order), what was done in several queues
 // is in the order in which one queue with all sources would have done it: of
@@ -200,14 +209,14 @@ func (q *Queue) peek() (entry, bool) {
 		q.hole = false
 		last := q.heap[len(q.heap)-1]
 		q.heap = q.heap[:len(q.heap)-1]
-		if len(q.heap) > 0 {
-			q.sink(0, last)
+		if len(q.heap) > root {
+			q.sink(root, last)
 		}
 	}
-	if len(q.heap) == 0 {
+	if len(q.heap) == root {
 		return entry{}, false
 	}
-	return q.heap[0], true
+	return q.heap[root], true
 }
 
 // push adds an entry. What an event causes mostly comes right after the event
@@ -215,7 +224,7 @@ func (q *Queue) peek() (entry, bool) {
 func (q *Queue) push(e entry) {
 	if q.hole {
 		q.hole = false
-		q.sink(0, e)
+		q.sink(root, e)
 		return
 	}
 	if len(q.heap) > 2*len(q.sources)+64 {
@@ -223,8 +232,8 @@ func (q *Queue) push(e entry) {
 	}
 	q.heap = append(q.heap, e)
 	i := len(q.heap) - 1
-	for i > 0 {
-		up := (i - 1) / 4
+	for i > root {
+		up := i/4 + 2
 		if !e.before(&q.heap[up]) {
 			break
 		}
@@ -237,18 +246,18 @@ func (q *Queue) push(e entry) {
 // compact removes the entries whose place others have taken. A timer that is
 // now short, now long leaves one each time it is short.
 func (q *Queue) compact() {
-	kept := q.heap[:0]
-	for _, e := range q.heap {
+	kept := q.heap[:root]
+	for _, e := range q.heap[root:] {
 		if s := &q.sources[e.rank&sourceMask]; e.at == s.entry {
 			kept = append(kept, e)
 			s.entry = Never // of entries of one time the first is enough
 		}
 	}
-	for _, e := range kept {
+	for _, e := range kept[root:] {
 		q.sources[e.rank&sourceMask].entry = e.at
 	}
 	q.heap = kept
-	for i := len(kept)/4 + 1; i >= 0; i-- {
+	for i := (len(kept)-1)/4 + 2; i >= root; i-- {
 		if i < len(kept) {
 			q.sink(i, kept[i])
 		}
@@ -259,7 +268,7 @@ func (q *Queue) compact() {
 func (q *Queue) sink(i int, e entry) {
 	h := q.heap
 	for {
-		first := 4*i + 1
+		first := 4 * (i - 2)
 		if first >= len(h) {
 			break
 		}

@@ -223,7 +223,7 @@ func (p *sampledPort) look(c *recorder, s *Samples) {
 	p.marked.Values, p.dropped.Values = append(p.marked.Values, int64(port.Queues().Marks)), append(p.dropped.Values, int64(drops))
 	p.paused.Values = append(p.paused.Values, int64(link.Paused/event.Nanosecond))
 	if p.queue != nil {
-		p.queue.Values = append(p.queue.Values, queued(port))
+		p.queue.Values = append(p.queue.Values, port.QueuedAll())
 	}
 }
 

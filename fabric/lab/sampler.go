@@ -1,7 +1,5 @@
 package lab
 
-import "github.com/gosoftroce/rocev2/fabric/network"
-
 // mostSamples is how many samples a run without a known end keeps: then every
 // other one is dropped, and they are taken half as often.
 const (
@@ -21,6 +19,7 @@ type sampler struct {
 	samples Samples
 	ports   []portRef // all of switches
 	watched []*Series // of the first mostWatched ports
+	places  [][]int   // of these, by the part of the network that they are in
 	flows   []*Series // of the first flows without an end
 	total   *Series
 	xoffs   *Series
@@ -45,8 +44,11 @@ func newSampler(r *run) *sampler {
 	m.area = make([]uint64, len(m.ports))
 	m.total, m.xoffs = m.samples.add("", "received_bytes", 0), m.samples.add("", "pauses", 0)
 	hosts := int(r.g.Hosts())
-	for _, p := range m.ports[:min(len(m.ports), mostWatched)] {
+	m.places = make([][]int, r.net.Parts())
+	for i, p := range m.ports[:min(len(m.ports), mostWatched)] {
 		m.watched = append(m.watched, m.samples.add(portName(hosts, p.node, p.port), "queued_bytes", 0))
+		part := r.net.PartOf(p.node)
+		m.places[part] = append(m.places[part], i)
 	}
 	m.most = min(max(mostNumbers/(len(m.watched)+1+r.rec.numbers()), fewSamples), mostSamples)
 	return m
@@ -72,10 +74,8 @@ func (m *sampler) look(now Time) {
 		m.delivered, m.moved = d, now
 	}
 	m.lookAtFlows()
-	for i, q := range m.watched {
-		q.Values = append(q.Values, queued(m.r.net.Port(m.ports[i].node, m.ports[i].port)))
-	}
-	received := m.r.a.Stats().RxBytes
+	m.r.net.Apart(m.lookAtQueues)
+	received := m.r.a.Received()
 	if m.r.tcp != nil {
 		received += m.r.tcp.Stats().RxBytes
 	}
@@ -83,6 +83,14 @@ func (m *sampler) look(now Time) {
 	m.xoffs.Values = append(m.xoffs.Values, int64(totals.XOFFs))
 	m.r.rec.look(&m.samples, m.r.flows)
 	m.samples.Times = append(m.samples.Times, now)
+}
+
+// lookAtQueues notes what is queued in a part of the network.
+func (m *sampler) lookAtQueues(part int) {
+	for _, i := range m.places[part] {
+		q, p := m.watched[i], m.ports[i]
+		q.Values = append(q.Values, m.r.net.Port(p.node, p.port).QueuedAll())
+	}
 }
 
 // lookAtFlows notes what has arrived of the first flows without an end.
@@ -101,14 +109,6 @@ func (m *sampler) lookAtFlows() {
 		m.flows[n].Values = append(m.flows[n].Values, int64(f.received()))
 		n++
 	}
-}
-
-// queued returns what waits for a port of a switch, all classes together.
-func queued(port network.Port) (sum int64) {
-	for c := range network.NumClasses {
-		sum += port.Queued(c)
-	}
-	return sum
 }
 
 // stillFor is for how long no packet arrives in a network that stands still:

@@ -68,12 +68,12 @@ func TestWildSwitches(t *testing.T) {
 		s := wildSwitches(seed)
 		first, err := Run(context.Background(), s)
 		if err != nil { // as in TestWild
-			if !strings.Contains(err.Error(), "there is no cable") && !strings.Contains(err.Error(), "no cable joins") && !strings.Contains(err.Error(), "a message from rank") {
+			if !absent(err) && !strings.Contains(err.Error(), "a message from rank") {
 				t.Errorf("seed %d: %v", seed, err)
 			}
 			continue
 		}
-		s.Cores = 2 + int(seed%3)
+		s.Cores = 2 + int(seed%7)
 		second, err := Run(context.Background(), s)
 		if err != nil {
 			t.Errorf("seed %d in parts: %v", seed, err)

@@ -145,7 +145,7 @@ func absent(err error) bool {
 }
 
 // TestWild plays random scenarios, each twice: the second time looked at in
-// other steps, and on up to four cores. The books of the network and of the
+// other steps, and on up to eight cores. The books of the network and of the
 // adapters balance, and both times the same happens.
 func TestWild(t *testing.T) {
 	t.Parallel()
@@ -168,7 +168,7 @@ func TestWild(t *testing.T) {
 			continue
 		}
 		played++
-		s.Every, s.Cores = 7*us, 1+int(seed%4)
+		s.Every, s.Cores = 7*us, 1+int(seed%8)
 		again, err := Run(context.Background(), s)
 		if err != nil {
 			t.Errorf("seed %d, again: %v", seed, err)

@@ -96,7 +96,7 @@ func TestWildTenants(t *testing.T) {
 		if err != nil {
 			// Some networks have two hosts, and a buffer that is
 			// too small for one more class without losses.
-			known := false
+			known := absent(err)
 			for _, text := range []string{"there is no cable", "no cable joins", "a message from rank", "is a host of 0 to", "network.buffer", "buffer of", "reserve"} {
 				known = known || strings.Contains(err.Error(), text)
 			}
@@ -106,7 +106,7 @@ func TestWildTenants(t *testing.T) {
 			continue
 		}
 		played++
-		s.Every, s.Cores = 7*us, 1+int(seed%4)
+		s.Every, s.Cores = 7*us, 1+int(seed%8)
 		again, err := Run(context.Background(), s)
 		if err != nil {
 			t.Errorf("seed %d, again: %v", seed, err)

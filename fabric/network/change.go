@@ -25,6 +25,7 @@ type changes struct {
 // with the cable.
 func (n *Network) SetCable(i int, up bool) {
 	n.parts.together("SetCable")
+	n.parts.exchange()
 	c := &n.changes
 	if c.up[i] == up {
 		return
@@ -87,6 +88,7 @@ type Condition struct {
 // lost. It is an error if the cable would be none that Config could have.
 func (n *Network) SetCondition(i int, is Condition) error {
 	n.parts.together("SetCondition")
+	n.parts.exchange()
 	c, k := &n.changes, &n.links[2*i]
 	own, ok := c.own[i]
 	if !ok {

@@ -35,8 +35,9 @@ type Config struct {
 	// Parts is into how many parts the network is divided, that can run at
 	// the same time: 0 or 1 is not at all, 64 the most. What happens is the
 	// same, see the documentation of the package. Parallel calls turn once
-	// for each part, from 0 on, and returns when all calls have; nil calls
-	// one after the other.
+	// for each part, at the same time, and returns when all calls have; nil
+	// calls one after the other. To do that in Parallel is right, too, but
+	// slow: parts wait for each other for a while.
 	Parts    int
 	Parallel func(parts int, turn func(part int))
 }

@@ -50,17 +50,20 @@
 //
 // Config.Parts divides a network, so that Config.Parallel can run the parts at
 // the same time, on as many processors (package cores). Whatever one part sends
-// to another one takes the delay of a cable. So from the first event that is
-// pending anywhere on, parts need not know of each other for the least delay of
-// a cable between them: that is a window. What has been sent meanwhile is
-// handed over before the next one. Cables without a delay are never cut. A
-// window should have some hundred events: parts pay where many packets are on
-// the wire within a delay.
+// to another one takes the delay of a cable. So a part can run until the least,
+// over the parts with a cable to it, of how far they have come and the delay of
+// the shortest such cable: that is its window. Parts tell each other how far
+// they have come by clocks (Chandy and Misra 1979; the clocks stand for the
+// null messages), and what they send by queues of one sender and one receiver.
+// Where all wait, because nothing happens for a while, they begin again at the
+// next event of all. Cables without a delay are never cut. A window should have
+// some hundred events: parts pay where many packets are on the wire within a
+// delay.
 //
 // Digest, Totals, and what a Tap sees in which order are those of one part, bit
 // by bit: the order of events is a matter of each node, randomness is of a node
-// or a cable, and what At does happens between windows, when all parts have
-// come to that event.
+// or a cable, and what At does happens when all parts have come to that event,
+// and none runs.
 //
 // Hosts then run at the same time, too. One may ask for its own Kick, SetTimer,
 // Pause and TimeOf; it must not touch hosts of other parts (PartOf). At,

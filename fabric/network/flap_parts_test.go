@@ -231,7 +231,7 @@ func TestFlapsInParts(t *testing.T) {
 	for seed := range seeds {
 		one := flaps(t, seed, 1, false)
 		looked := flaps(t, seed, 1, true)
-		for parts := 2; parts <= 4; parts++ {
+		for parts := 2; parts <= 8; parts += 1 + int(seed%3) {
 			f := flaps(t, seed, parts, false)
 			divided[f.parts]++
 			if f.came != one.came || f.flaps != one.flaps || f.paused != one.paused || f.headrooms != one.headrooms {

@@ -2,6 +2,7 @@ package network
 
 import (
 	"github.com/gosoftroce/rocev2/fabric/event"
+	"github.com/gosoftroce/rocev2/internal/mailbox"
 )
 
 // part is some of the nodes of a network, and what is under way there. Its
@@ -31,21 +32,33 @@ type part struct {
 	// What hosts see: packets in places of their own, so that none escapes.
 	pulled, received, dropped Packet
 
-	// What goes to each other part: the boxes that are being filled, and
-	// those that are being emptied.
-	out   [2][]box
-	first Time // when the first of what is being posted arrives
-	seen  []sighting
-	told  int // of these, that the tap knows of
+	in    []inlet  // from parts with cables that end here
+	out   []outlet // to all parts, by number
+	clock clock
+	stays Time // until then the clock need not tell that time has passed
+	often Time // how much time may pass before it tells
+	over  bool // it has come to the end of the round
+
+	seen []sighting
+	told int // of these, that the tap knows of
 
 	_ [64]byte // nothing of another part is in the same cache line
 }
 
-// box is what one part has for another one.
-type box struct {
-	packets []posted
-	hops    []Hop // of packets, one after the other
-	drops   []dropped
+// inlet is what comes from another part. What that sends arrives here at least
+// a delay later: no cable between the two has a shorter one.
+type inlet struct {
+	from  *part
+	delay Time
+	box   *outlet
+}
+
+// outlet is what one part has for another one.
+type outlet struct {
+	packets mailbox.Box[posted]
+	hops    mailbox.Box[Hop] // of packets, one after the other
+	drops   mailbox.Box[dropped]
+	any     bool // something was put since it was posted
 }
 
 // posted is a packet on a cable that ends in another part.
@@ -72,40 +85,49 @@ type sighting struct {
 func (a *part) post(l, i uint32) {
 	k := &a.links[l]
 	s := &a.slots.all[i]
-	b := &a.out[a.windows.side][k.farPart]
-	at := k.arrival(s, k.farCuts)
+	o := &a.out[k.farPart]
 	trail := a.slots.trails.of(i)
-	b.hops = append(b.hops, trail...)
-	b.packets = append(b.packets, posted{*s, l, uint8(len(trail)), at})
-	a.first = min(a.first, at)
+	for _, hop := range trail {
+		*o.hops.Put() = hop
+	}
+	*o.packets.Put() = posted{*s, l, uint8(len(trail)), k.arrival(s, k.farCuts)}
+	o.any = true
 	a.slots.put(i)
 }
 
 // report tells the part of a packet's sender that it was dropped.
 func (a *part) report(to *part, p *Packet, why Drop) {
-	b := &a.out[a.windows.side][to.number]
-	b.drops = append(b.drops, dropped{*p, why})
+	o := &a.out[to.number]
+	*o.drops.Put() = dropped{*p, why}
+	o.any = true
 }
 
-// collect takes what other parts have posted, of one side of the boxes.
-func (a *part) collect(side int) {
-	for _, from := range a.windows.all {
-		b := &from.out[side][a.number]
-		hops := b.hops
-		for j := range b.packets {
-			p := &b.packets[j]
-			i := a.slots.get()
-			a.slots.all[i] = p.slot
-			a.slots.trails.set(i, hops[:p.hops])
-			hops = hops[p.hops:]
-			a.fly(p.l, i, p.notice)
+// pass lets the other parts have what was put for them.
+func (a *part) pass() {
+	for i := range a.out {
+		if o := &a.out[i]; o.any {
+			o.any = false
+			o.hops.Post() // first: its packets come with them
+			o.packets.Post()
+			o.drops.Post()
 		}
-		for j := range b.drops {
-			d := &b.drops[j]
-			a.dropped = d.Packet
-			a.hosts[d.Src].host.Dropped(&a.dropped, d.why)
+	}
+}
+
+// take takes what another part has delivered.
+func (a *part) take(o *outlet) {
+	for p := o.packets.Take(); p != nil; p = o.packets.Take() {
+		i := a.slots.get()
+		a.slots.all[i] = p.slot
+		a.slots.trails.clear(i)
+		for range p.hops {
+			a.slots.trails.note(i, *o.hops.Take())
 		}
-		b.packets, b.hops, b.drops = b.packets[:0], b.hops[:0], b.drops[:0]
+		a.fly(p.l, i, p.notice)
+	}
+	for d := o.drops.Take(); d != nil; d = o.drops.Take() {
+		a.dropped = d.Packet
+		a.hosts[d.Src].host.Dropped(&a.dropped, d.why)
 	}
 }
 

@@ -59,6 +59,49 @@ func TestDivide(t *testing.T) {
 	}
 }
 
+// Switches without hosts are with those that they have most cables to, and of
+// cables with several delays the longest are cut.
+func TestDivideWell(t *testing.T) {
+	t.Parallel()
+	us := event.Microsecond
+	pair := func(a, b int, delay Time) Cable { return Cable{A: a, B: b, Rate: 100 * gbit, Delay: delay} }
+	of := func(hosts, switches int, cables ...Cable) Config {
+		return Config{Hosts: hosts, Switches: make([]Switch, switches), Cables: cables}
+	}
+	// Two pods of two edges (4 to 7) and two aggregations (8 to 11), under
+	// cores 12 and 13.
+	pods := of(4, 10)
+	for pod := range 2 {
+		for i := range 2 {
+			edge := 4 + 2*pod + i
+			pods.Cables = append(pods.Cables, pair(2*pod+i, edge, us), pair(edge, 8+2*pod, us), pair(edge, 9+2*pod, us), pair(8+2*pod+i, 12+i, us))
+		}
+	}
+	// Two sites of two switches with a host each, far from each other, that
+	// take turns in the order of nodes.
+	sites := of(4, 4, pair(0, 4, us), pair(1, 5, us), pair(2, 6, us), pair(3, 7, us), pair(4, 6, us), pair(5, 7, us), pair(4, 5, 1000*us))
+	// One site with all hosts but one: the cable between is not worth it.
+	large := of(8, 4, pair(7, 11, us), pair(11, 8, 1000*us), pair(8, 9, us), pair(9, 10, us))
+	for i := range 7 {
+		large.Cables = append(large.Cables, pair(i, 8+i/3, us))
+	}
+	for _, c := range []struct {
+		what  string
+		c     Config
+		parts int
+		want  string
+	}{
+		{"pods", pods, 2, "2 [0 0 1 1 0 0 1 1 0 0 1 1 0 1]"},
+		{"sites", sites, 2, "2 [0 1 0 1 0 1 0 1]"},
+		{"sites, in 4", sites, 4, "4 [0 1 2 3 0 1 2 3]"},
+		{"a site and a host", large, 2, "2 [0 0 0 1 1 1 1 0 0 1 1 0]"},
+	} {
+		if got := divided(c.c, c.parts); got != c.want {
+			t.Errorf("%s: %s, want %s", c.what, got, c.want)
+		}
+	}
+}
+
 // inParts is a star whose hosts are in two parts.
 func inParts(t *testing.T, parallel func(int, func(int))) *Network {
 	t.Helper()

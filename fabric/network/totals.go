@@ -149,6 +149,9 @@ func (p Port) Queues() PortStats { return p.ofSwitch().stats }
 // Queued returns the bytes queued in a class now.
 func (p Port) Queued(class int) int64 { return p.ofSwitch().queues[class].bytes }
 
+// QueuedAll returns the bytes queued now, all classes together.
+func (p Port) QueuedAll() int64 { return p.ofSwitch().bytes }
+
 // Area returns the bytes queued, all classes together, summed over the time
 // until now, in units of 2^20 byte*ps. The mean of a while is the difference of
 // two calls, times 2^20, divided by the while.
@@ -186,6 +189,8 @@ func (n *Network) Digest() uint64 {
 
 // Idle reports whether nothing is under way: no packet, no timer, no script.
 func (n *Network) Idle() bool {
+	n.parts.together("Idle")
+	n.parts.exchange()
 	for _, a := range n.parts.all {
 		if a.q.First() != event.Never {
 			return false
@@ -224,6 +229,8 @@ func (n *Network) Check() error {
 	if n.err != nil {
 		return fmt.Errorf("network: tables of Config.Reroute: %w", n.err)
 	}
+	n.parts.together("Check")
+	n.parts.exchange()
 	var inside uint64
 	for i := range n.links {
 		far := n.parts.all[n.links[i].farPart]
@@ -314,6 +321,7 @@ type Held struct {
 // order. f must not call the network.
 func (n *Network) Held(f func(Held)) {
 	n.parts.together("Held")
+	n.parts.exchange()
 	for i := range n.links {
 		k := &n.links[i]
 		slots := n.parts.all[k.farPart].slots.all

@@ -58,13 +58,6 @@ func (t *trails) note(i uint32, h Hop) bool {
 	return true
 }
 
-// set gives a slot its hops.
-func (t *trails) set(i uint32, hops []Hop) {
-	if t.room > 0 {
-		t.noted[i] = uint8(copy(t.hops[int(i)*t.room:][:t.room], hops))
-	}
-}
-
 // Trail returns what switch programs have noted of the packet that a host is
 // receiving, the first hop first. It is valid only during the call of
 // Host.Receive, and nil at any other time.

@@ -50,6 +50,7 @@ type Counters struct {
 	QP          [qp.NumDrops]uint64    // packets that queue pairs dropped
 	LoopPackets uint64                 // packets that passed inside the engine
 	LoopBytes   uint64                 // of these, BTH to ICRC
+	Payload     uint64                 // bytes of packets that queue pairs were given, qp.Stats.RxBytes of all
 }
 
 // EachDrop calls f for every reason for which packets were dropped.

@@ -134,7 +134,7 @@ func (in *receiver) placedAsRun(now clock.Time, r *Ready, q *QP, run *transport.
 	if !startsWith(v.Target(0, v.Len()), run.Payload) {
 		return false
 	}
-	in.deliverRun(now, r, q, run.N)
+	in.deliverRun(now, r, q, run.N, len(run.Payload)/run.N)
 	return true
 }
 

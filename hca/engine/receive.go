@@ -116,6 +116,7 @@ func (in *receiver) deliver(now clock.Time, r *Ready, d *transport.RxPacket, q *
 	a := &in.arrival
 	a.Packet, a.Src, a.Dst = &in.packet, d.Src, d.Dst
 	a.TrafficClass, a.HopLimit, a.FlowLabel, a.IPID = d.TrafficClass, d.HopLimit, d.FlowLabel, d.IPID
+	in.counters.Payload += uint64(len(in.packet.Payload))
 	reason := q.core.HandlePacket(now, a)
 	if in.cfg.Class != nil {
 		in.finals.notice(q)

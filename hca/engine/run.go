@@ -50,7 +50,7 @@ func (in *receiver) takeRun(now clock.Time, r *Ready, batch []transport.RxPacket
 	if !copied {
 		return 0, alone
 	}
-	return in.deliverRun(now, r, q, n), 0
+	return in.deliverRun(now, r, q, n, size), 0
 }
 
 // lengthOfRun returns how many packets of a batch, whose first has the header
@@ -100,11 +100,12 @@ func copyRun(v memreg.View, batch []transport.RxPacket, size int) bool {
 	return true
 }
 
-// deliverRun hands n packets with the header that was parsed to q. Their
-// payloads lie where they belong. It returns how many q has taken.
-func (in *receiver) deliverRun(now clock.Time, r *Ready, q *QP, n int) int {
+// deliverRun hands n packets of size bytes with the header that was parsed to
+// q. Their payloads lie where they belong. It returns how many q has taken.
+func (in *receiver) deliverRun(now clock.Time, r *Ready, q *QP, n, size int) int {
 	op := in.packet.BTH.Opcode
 	n = q.core.HandleRun(now, op, n)
+	in.counters.Payload += uint64(n) * uint64(size)
 	r.Taken = true
 	if in.cfg.Class != nil {
 		in.finals.notice(q)

@@ -119,6 +119,9 @@ func (s *runScene) round() {
 	for _, h := range []*host{s.a, s.b} {
 		s.note("%v: %+v %+v %+v", h.addr, h.e.counters, h.e.QPStats(), h.e.Usage().InFlight)
 		s.note("memory %x", crc32.ChecksumIEEE(h.mem))
+		if got, sum := h.e.counters.Payload, h.e.QPStats().RxBytes; got != sum {
+			s.t.Errorf("%v: %d bytes of payload, the queue pairs have counted %d", h.addr, got, sum)
+		}
 	}
 	for _, p := range s.pairs {
 		s.a.destroy(p[0])

@@ -64,9 +64,9 @@ var layers = map[string][]string{
 
 	// The network in virtual time, which knows no packet formats.
 	"fabric/event":             {},
-	"fabric/network":           {"fabric/event", "internal/heap"},
+	"fabric/network":           {"fabric/event", "internal/heap", "internal/mailbox"},
 	"fabric/cores":             {}, // goroutines, for those that run a network: it is a parameter there
-	"fabric/adapter":           {"fabric/event", "fabric/network", "rocev2/clock", "rocev2", "ib", "memreg", "qp", "qp/cc", "hca/engine", "transport", "internal/heap"},
+	"fabric/adapter":           {"fabric/event", "fabric/network", "rocev2/clock", "rocev2", "ib", "memreg", "qp", "qp/cc", "hca/engine", "transport", "internal/heap", "internal/mailbox"},
 	"fabric/tcp":               {"fabric/event", "fabric/network", "fabric/adapter", "internal/heap"}, // beside the adapters
 	"fabric/topology":          {"fabric/event", "fabric/network"},
 	"fabric/switches":          {"fabric/network"},
