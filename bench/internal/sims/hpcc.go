@@ -206,7 +206,7 @@ func readFCT(text []byte, flows int, r *Run) error {
 			long = append(long, slowdown)
 		}
 	}
-	if number != flows {
+	if number != flows || flows == 0 {
 		return fmt.Errorf("ns-3: %d of %d flows have completed by the end of the run", number, flows)
 	}
 	r.Flows, r.Last = number, float64(last-first)/1e3

@@ -87,7 +87,7 @@ func readHTSim(out []byte, name string, flows int, r *Run) error {
 		r.Last = max(r.Last, at)
 		sum += at
 	}
-	if r.Flows != flows {
+	if r.Flows != flows || flows == 0 {
 		return fmt.Errorf("%s: %d of %d flows have completed: %s", name, r.Flows, flows, lastLines(string(out)))
 	}
 	r.Mean = sum / float64(flows)

@@ -89,7 +89,7 @@ func readOurs(out []byte, flows int, r *Run) error {
 	if err := json.Unmarshal(out, &s); err != nil {
 		return fmt.Errorf("rocev2 sim: %w", err)
 	}
-	if s.Completed != flows || s.Failed+s.Unfinished > 0 {
+	if s.Completed != flows || flows == 0 || s.Failed+s.Unfinished > 0 {
 		return fmt.Errorf("rocev2 sim: %d of %d flows have completed, %d have failed", s.Completed, flows, s.Failed)
 	}
 	r.Flows, r.Last, r.Events, r.Hops = s.Completed, s.Last, s.Events, s.Hops

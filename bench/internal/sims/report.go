@@ -29,16 +29,16 @@ func (r *Report) JSON(w io.Writer) error {
 // Markdown returns it as tables.
 func (r *Report) Markdown() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s. %d seeds: medians, and the least and the most where they differ.\n", r.Processor.Title(), r.Repeat)
+	fmt.Fprintf(&b, "%s. Seeds 1 to %d: medians, and the least and the most where they differ.\n", r.Processor.Title(), r.Repeat)
 	var names []string
 	for name := range r.Versions {
 		names = append(names, name)
 	}
 	slices.Sort(names)
-	for _, name := range names {
-		fmt.Fprintf(&b, "%s: %s. ", name, r.Versions[name])
+	for i, name := range names {
+		names[i] = name + ": " + r.Versions[name]
 	}
-	b.WriteString("\n")
+	fmt.Fprintf(&b, "%s.\n", strings.Join(names, "; "))
 	if slices.ContainsFunc(r.Rows, func(row *Row) bool { return !row.load() }) {
 		r.trees(&b)
 	}
