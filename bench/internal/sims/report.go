@@ -1,0 +1,188 @@
+package sims
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/gosoftroce/rocev2/bench/internal/machine"
+)
+
+// Report is all that the command has to say.
+type Report struct {
+	Processor machine.Processor `json:"processor"`
+	Versions  map[string]string `json:"versions"` // of simulators and compilers
+	Repeat    int               `json:"repeat"`
+	LeftOut   []string          `json:"left_out,omitempty"`
+	Rows      []*Row            `json:"rows"`
+}
+
+// JSON writes it as one object.
+func (r *Report) JSON(w io.Writer) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(r)
+}
+
+// Markdown returns it as tables.
+func (r *Report) Markdown() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s. Seeds 1 to %d: medians, and the least and the most where they differ.\n", r.Processor.Title(), r.Repeat)
+	var names []string
+	for name := range r.Versions {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for i, name := range names {
+		names[i] = name + ": " + r.Versions[name]
+	}
+	fmt.Fprintf(&b, "%s.\n", strings.Join(names, "; "))
+	if slices.ContainsFunc(r.Rows, func(row *Row) bool { return !row.load() }) {
+		r.trees(&b)
+	}
+	if slices.ContainsFunc(r.Rows, (*Row).load) {
+		r.loads(&b)
+	}
+	r.notes(&b)
+	return b.String()
+}
+
+// load reports whether the row is of a Load.
+func (row *Row) load() bool {
+	return slices.ContainsFunc(Loads(), func(l Load) bool { return l.Name == row.Workload })
+}
+
+func (r *Report) trees(b *strings.Builder) {
+	b.WriteString("\n| traffic | simulator | processor, s | memory, MB | last flow, µs | mean flow, µs | hops of data, M/s | all hops, M/s |\n| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |\n")
+	before := ""
+	for _, row := range r.Rows {
+		if row.load() {
+			continue
+		}
+		fmt.Fprintf(b, "| %s | %s ", name(row.Workload, &before), row.Player)
+		if row.Failed != "" || len(row.Runs) == 0 {
+			b.WriteString("| failed | | | | | |\n")
+			continue
+		}
+		fmt.Fprintf(b, "| %s | %s | %s | %s | %s | %s |\n", row.around("%.2f", cpu), row.memory(), row.around("%.0f", last), row.around("%.0f", mean),
+			row.middle("%.2f", func(r *Run) float64 { return float64(r.DataHops) / r.CPU / 1e6 }), row.middle("%.2f", hopRate))
+	}
+}
+
+func (r *Report) loads(b *strings.Builder) {
+	b.WriteString("\n| traffic | simulator | processor, s | memory, MB | last flow, µs | slowdown up to 10 KB: median | 95 % | 99 % | above 1 MB: mean |\n| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n")
+	before := ""
+	for _, row := range r.Rows {
+		if !row.load() {
+			continue
+		}
+		fmt.Fprintf(b, "| %s | %s ", name(row.Workload, &before), row.Player)
+		if row.Failed != "" || len(row.Runs) == 0 {
+			b.WriteString("| failed | | | | | | |\n")
+			continue
+		}
+		short := func(of func(*Slowdowns) float64) func(*Run) float64 {
+			return func(r *Run) float64 {
+				if r.Short == nil {
+					return 0
+				}
+				return of(r.Short)
+			}
+		}
+		fmt.Fprintf(b, "| %s | %s | %s | %s | %s | %s | %s |\n", row.around("%.2f", cpu), row.memory(), row.around("%.0f", last),
+			row.middle("%.2f", short(func(s *Slowdowns) float64 { return s.P50 })), row.around("%.2f", short(func(s *Slowdowns) float64 { return s.P95 })),
+			row.around("%.2f", short(func(s *Slowdowns) float64 { return s.P99 })), row.around("%.2f", func(r *Run) float64 { return r.Long }))
+	}
+}
+
+// notes says what the workloads are, what has crashed or failed, what was left
+// out, and what was to be reached.
+func (r *Report) notes(b *strings.Builder) {
+	b.WriteString("\n")
+	before := ""
+	for _, row := range r.Rows {
+		if row.Workload != before {
+			fmt.Fprintf(b, "- `%s`: %s\n", row.Workload, row.What)
+			before = row.Workload
+		}
+	}
+	for _, row := range r.Rows {
+		if row.Crashes > 0 {
+			fmt.Fprintf(b, "- %s, %s: it crashed in %d of %d runs, which were tried again with another seed\n", row.Workload, row.Player, row.Crashes, row.Crashes+len(row.Runs))
+		}
+		if row.Failed != "" {
+			fmt.Fprintf(b, "- %s, %s failed: %s\n", row.Workload, row.Player, strings.ReplaceAll(row.Failed, "\n", "; "))
+		}
+	}
+	for _, s := range r.LeftOut {
+		fmt.Fprintf(b, "- left out: %s\n", s)
+	}
+	for _, t := range targets {
+		if s := t.verdict(r.Rows); s != "" {
+			fmt.Fprintf(b, "- %s\n", s)
+		}
+	}
+}
+
+// name returns the name of a workload for the first of its rows.
+func name(workload string, before *string) string {
+	if workload == *before {
+		return ""
+	}
+	*before = workload
+	return "`" + workload + "`"
+}
+
+// Figures of runs.
+func cpu(r *Run) float64     { return r.CPU }
+func last(r *Run) float64    { return r.Last }
+func mean(r *Run) float64    { return r.Mean }
+func hopRate(r *Run) float64 { return float64(r.Hops) / r.CPU / 1e6 }
+
+// figures returns a figure of all runs, sorted.
+func (row *Row) figures(of func(*Run) float64) []float64 {
+	var v []float64
+	for i := range row.Runs {
+		v = append(v, of(&row.Runs[i]))
+	}
+	slices.Sort(v)
+	return v
+}
+
+// median returns the median of a figure; of no runs 0.
+func (row *Row) median(of func(*Run) float64) float64 {
+	v := row.figures(of)
+	if len(v) == 0 {
+		return 0
+	}
+	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2
+}
+
+// middle writes the median; a simulator that does not have the figure has none.
+func (row *Row) middle(format string, of func(*Run) float64) string {
+	if m := row.median(of); m > 0 {
+		return fmt.Sprintf(format, m)
+	}
+	return ""
+}
+
+// around writes the median, the least and the most.
+func (row *Row) around(format string, of func(*Run) float64) string {
+	v := row.figures(of)
+	least, most := fmt.Sprintf(format, v[0]), fmt.Sprintf(format, v[len(v)-1])
+	if least == most {
+		return row.middle(format, of)
+	}
+	return fmt.Sprintf("%s (%s to %s)", row.middle(format, of), least, most)
+}
+
+// memory writes the most of all runs.
+func (row *Row) memory() string {
+	v := row.figures(func(r *Run) float64 { return float64(r.Peak) / 1e6 })
+	if v[len(v)-1] == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%.0f", v[len(v)-1])
+}
