@@ -7,8 +7,8 @@ import (
 )
 
 // mappedDir returns a directory for files that are mapped until the devices of
-// the test have ended. Windows refuses to remove them before, so there they stay
-// in the system's folder for such files.
+// the test have ended. Windows refuses to remove them before, so there they
+// stay in the system's folder for such files.
 func mappedDir(t testing.TB) string {
 	t.Helper()
 	if runtime.GOOS != "windows" {

@@ -31,7 +31,8 @@ func TestProcessors(t *testing.T) {
 				}
 				f.test(t, run{args: core, skip: slices.Concat(p.skip, slow)})
 				f.test(t, run{args: []string{"-run", "^Test(Transfer|Permutation)$", "./fabric/lab"}})
-				// QEMU passes neither offloads nor steering programs on.
+				// QEMU passes neither offloads nor steering
+				// programs on.
 				f.test(t, run{dir: "e2e", args: []string{"-tags", "portable", "-parallel", "1", "-run", "^TestEveryOperation$/^IPv[46]$/^1024$", "./loopback"}})
 			}
 		})

@@ -10,8 +10,8 @@ import (
 	"github.com/gosoftroce/rocev2/internal/debian"
 )
 
-// TestWindows runs tests as programs of Windows, under Wine: the core, worlds in
-// virtual time, and the verbs.
+// TestWindows runs tests as programs of Windows, under Wine: the core, worlds
+// in virtual time, and the verbs.
 func TestWindows(t *testing.T) {
 	f := wine(t)
 	f.test(t, run{

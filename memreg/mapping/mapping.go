@@ -95,9 +95,9 @@ func Anonymous(size int, o Options) (*Mapping, error) {
 	return newMapping(p, o)
 }
 
-// File maps size bytes of f from byte off, a multiple of the page size. The file
-// must be a regular one that reaches to off+size, open for reading and, unless
-// ReadOnly or Private, for writing. It may be closed afterwards.
+// File maps size bytes of f from byte off, a multiple of the page size. The
+// file must be a regular one that reaches to off+size, open for reading and,
+// unless ReadOnly or Private, for writing. It may be closed afterwards.
 func File(f *os.File, off int64, size int, o Options) (*Mapping, error) {
 	if f == nil {
 		return nil, errors.New("mapping: file is nil")

@@ -2,7 +2,7 @@
 // and in the ns-3 of the HPCC paper, in turn, and prints tables in Markdown:
 // processor time, memory, and what the flows came to.
 //
-//	simbench                          all, beside both; they are fetched and built the first time
+//	simbench                          all, beside both, fetched and built
 //	simbench -hpcc none               without ns-3, whose build needs Python 2
 //	simbench -htsim DIR               htsim from a clone of its repository
 //	simbench -match permutation       only workloads whose names match

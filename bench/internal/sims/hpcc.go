@@ -177,8 +177,8 @@ func (l *Load) playHPCC(ctx context.Context, limit time.Duration, tree, dir stri
 	return r, readFCT(text, len(flows), &r)
 }
 
-// readFCT reads what ns-3 has written of so many flows, one a line: addresses,
-// ports, bytes, start, time it took, and what it takes alone, in ns.
+// readFCT reads what ns-3 has written of that many flows, one a line:
+// addresses, ports, bytes, start, time it took, and what it takes alone, in ns.
 func readFCT(text []byte, flows int, r *Run) error {
 	var short, long []float64
 	var first, last int64 = math.MaxInt64, 0
@@ -222,7 +222,7 @@ func readFCT(text []byte, flows int, r *Run) error {
 	return nil
 }
 
-// rank returns the smallest of sorted numbers that so many percent of them do
+// rank returns the smallest of sorted numbers that that many percent of them do
 // not exceed.
 func rank(sorted []float64, percent int) float64 {
 	return sorted[max((len(sorted)*percent+99)/100, 1)-1]

@@ -69,7 +69,7 @@ func (w *Workload) playHTSim(ctx context.Context, limit time.Duration, programs,
 	return r, readHTSim(out, name, flows, &r)
 }
 
-// readHTSim reads what a program of htsim has printed of so many flows.
+// readHTSim reads what a program of htsim has printed of that many flows.
 func readHTSim(out []byte, name string, flows int, r *Run) error {
 	sum := 0.0
 	for s := bufio.NewScanner(bytes.NewReader(out)); s.Scan(); {

@@ -41,9 +41,9 @@ const (
 
 // scenario writes the network and the flows for the product's simulator.
 //
-// A port is paused at 15 packets with 64 bytes of headers, as in htsim: what the
-// profile reserves for it, and a 256th of the free buffer. Reserves and headroom
-// are 128 KB a port.
+// A port is paused at 15 packets with 64 bytes of headers, as in htsim: what
+// the profile reserves for it, and a 256th of the free buffer. Reserves and
+// headroom are 128 KB a port.
 func (w *Workload) scenario(k kind) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "name = %q\nlimit = \"100ms\"\n[network]\ntopology = \"file\"\nfile = %q\nformat = \"htsim\"\nprofile = \"spectrum\"\nred = { kmax = \"0B\" }\n", w.Name, topologyFile)
@@ -83,7 +83,7 @@ type summary struct {
 // Names of sizes in slowdown_by_size.
 const upTo10KB, above1MB = "up to 10 KB", "above 1 MB"
 
-// readOurs reads what rocev2 sim --json has printed of so many flows.
+// readOurs reads what rocev2 sim --json has printed of that many flows.
 func readOurs(out []byte, flows int, r *Run) error {
 	var s summary
 	if err := json.Unmarshal(out, &s); err != nil {

@@ -45,8 +45,8 @@ func TestReadFCT(t *testing.T) {
 	if err := readFCT(out, 4, &r); err != nil {
 		t.Fatal(err)
 	}
-	// The last flow ends 303 us after the first has begun, which is not that
-	// of the first line.
+	// The last flow ends 303 us after the first has begun, which is not
+	// that of the first line.
 	if r.Flows != 4 || r.Last != 303 || *r.Short != (Slowdowns{1, 2, 2}) || r.Long != 1.5 {
 		t.Errorf("%+v, %+v", r, r.Short)
 	}

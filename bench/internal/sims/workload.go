@@ -8,15 +8,15 @@ import (
 	"github.com/gosoftroce/rocev2/fabric/traffic"
 )
 
-// All of these networks have cables of 100 Gb/s with 1 µs, switches that take no
-// time, and packets with 4096 bytes of data.
+// All of these networks have cables of 100 Gb/s with 1 µs, switches that take
+// no time, and packets with 4096 bytes of data.
 const (
 	mtu = 4096
 	mib = 1 << 20
 	kib = 1 << 10
 )
 
-// Workload is traffic on a fat tree, and who plays it.
+// Workload is traffic on a fat tree, and what plays it.
 type Workload struct {
 	Name, What string
 	ports      int // of a switch of the fat tree, which has ports^3/4 hosts
@@ -74,7 +74,7 @@ func Workloads() []Workload {
 // Hosts returns how many there are.
 func (w *Workload) Hosts() int { return w.ports * w.ports * w.ports / 4 }
 
-// pattern returns the flows among so many hosts.
+// pattern returns the flows among that many hosts.
 type pattern func(r traffic.Source, hosts int) ([]traffic.Flow, error)
 
 func single(bytes int64) pattern {
