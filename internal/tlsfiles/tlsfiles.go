@@ -145,7 +145,7 @@ func (f *Files) pair() (pair tls.Certificate, err error) {
 		return pair, &Error{Key, err}
 	}
 	if bytes.Contains(key, []byte("ENCRYPTED")) {
-		return pair, wrong(Key, "%s is encrypted by a password, which nobody can be asked for: give the key in clear, in a file that only this user can read", f.Key)
+		return pair, wrong(Key, "%s is encrypted by a password, and there is no way to ask for one: give the key in clear, in a file that only this user can read", f.Key)
 	}
 	if pair, err = tls.X509KeyPair(cert, key); err != nil {
 		return pair, wrong(Key, "%s with %s: %w", f.Key, f.Cert, err)

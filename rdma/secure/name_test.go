@@ -53,7 +53,7 @@ func TestNames(t *testing.T) {
 		want     []Name
 	}{
 		{"all", all, true, []Name{"CN=backup", "DNS:host.example", "spiffe://example/backup"}},
-		{"nobody has verified it", all, false, nil},
+		{"not verified", all, false, nil},
 		{"two common names", &x509.Certificate{Subject: cn("backup", "root")}, true, nil},
 		{"names for a terminal", &x509.Certificate{Subject: cn("\x1b[31mred"), DNSNames: []string{"a\nb", "c.example"}}, true, []Name{"DNS:c.example"}},
 		{"a URI that looks like another kind", &x509.Certificate{URIs: []*url.URL{{Opaque: "CN=backup"}}}, true, nil},

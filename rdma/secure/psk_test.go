@@ -57,7 +57,7 @@ func TestPSK(t *testing.T) {
 		t.Errorf("version %x, resumed %v", first.Version, first.DidResume)
 	}
 	if names := Names(&first); names != nil {
-		t.Errorf("a certificate that nobody has verified gives names: %q", names)
+		t.Errorf("a certificate that was not verified gives names: %q", names)
 	}
 	// Each handshake has keys of its own.
 	second, _, _, _ := shake(t, a, b)
