@@ -57,8 +57,8 @@ func TestPeersThatBreakTheProtocol(t *testing.T) {
 				ctx := testContext(t)
 				bad, victim := p.connect()
 				do(t, bad)
-				// Messages before the fault may still come, but not for
-				// ever.
+				// Messages before the fault may still come, but not
+				// for ever.
 				var err error
 				var kept []Message
 				for range 4 {
@@ -282,8 +282,8 @@ func TestAllocations(t *testing.T) { // not parallel: it counts
 			for range 50 {
 				f()
 			}
-			// The goroutines of the devices, and a collection that empties
-			// the pools, may count.
+			// The goroutines of the devices, and a collection that
+			// empties the pools, may count.
 			if n := testing.AllocsPerRun(200, f); n >= 1 {
 				t.Errorf("%s: %v allocations", name, n)
 			}
