@@ -74,8 +74,8 @@ type cable struct {
 	other   [][]byte // of another connection of the same hosts
 }
 
-// unharmed is the share of a neighbour beside a flood of forged packets, each of
-// which costs a look and no answer.
+// unharmed is the share of a neighbour beside a flood of forged packets: each
+// costs a look, and has no answer.
 const unharmed = 0.95
 
 // atOnce is how many packets are sent between two looks at the victim.
