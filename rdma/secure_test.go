@@ -326,7 +326,7 @@ func TestSecuredRefusesEarly(t *testing.T) {
 			d.TLS = n.client // says so in its greeting, and has no handshake
 			bad := must1[*Conn](t)(d.connect(t.Context(), shared.hub, netip.MustParseAddrPort(servedAt)))
 			bad.core.mu.Lock()
-			bad.core.secured.open = true
+			bad.core.secured.session = new(secure.Session)
 			bad.core.mu.Unlock()
 			if err := early.do(bad); err == nil {
 				t.Errorf("%s: no error", early.name)

@@ -61,8 +61,8 @@ func TestPSK(t *testing.T) {
 	}
 	// Each handshake has keys of its own.
 	second, _, _, _ := shake(t, a, b)
-	k1, err1 := first.ExportKeyingMaterial(exporterLabel, nil, 32)
-	k2, err2 := second.ExportKeyingMaterial(exporterLabel, nil, 32)
+	k1, err1 := first.ExportKeyingMaterial(ownLabel, nil, 32)
+	k2, err2 := second.ExportKeyingMaterial(ownLabel, nil, 32)
 	if err1 != nil || err2 != nil || bytes.Equal(k1, k2) {
 		t.Errorf("two handshakes have one key: %v, %v", err1, err2)
 	}
