@@ -138,17 +138,29 @@ func (c *Conn) seal(t *tls.Conn, session *Session) error {
 		if err := do(); err != nil {
 			return err
 		}
-		step := byte(i + 1)
-		if _, err := t.Write([]byte{step}); err != nil {
+		if err := step(t, byte(i+1)); err != nil {
 			return err
 		}
-		var said [1]byte
-		if _, err := io.ReadFull(t, said[:]); err != nil {
-			return err
+	}
+	return nil
+}
+
+// step says a step, and waits for the same of the peer.
+func step(t io.ReadWriter, n byte) error {
+	var said [1]byte
+	if _, err := t.Write([]byte{n}); err != nil {
+		// A peer that refuses this side says why, and then closes.
+		var alert *net.OpError
+		if _, why := t.Read(said[:]); errors.As(why, &alert) && alert.Op == "remote error" {
+			return why
 		}
-		if said[0] != step {
-			return fmt.Errorf("the peer says step %d, where %d is due", said[0], step)
-		}
+		return err
+	}
+	if _, err := io.ReadFull(t, said[:]); err != nil {
+		return err
+	}
+	if said[0] != n {
+		return fmt.Errorf("the peer says step %d, where %d is due", said[0], n)
 	}
 	return nil
 }
