@@ -39,6 +39,7 @@ import (
 	"github.com/gosoftroce/rocev2/bench/internal/quicpeer"
 	"github.com/gosoftroce/rocev2/bench/internal/rawudp"
 	"github.com/gosoftroce/rocev2/bench/internal/report"
+	"github.com/gosoftroce/rocev2/bench/internal/tlspeer"
 )
 
 // flags are what the command line says.
@@ -57,6 +58,7 @@ func main() {
 	rawudp.Register()
 	ours.Register()
 	quicpeer.Register()
+	tlspeer.Register()
 	faces.Register()
 	if len(os.Args) > 1 && os.Args[1] == pair.WorkerArg {
 		os.Exit(pair.Worker(os.Args[2:]))

@@ -59,6 +59,7 @@ type Config struct {
 	Burst   int           `json:"burst"`   // operations posted on one queue pair before the next has its turn
 	MTU     int           `json:"mtu"`     // bytes
 	Shm     bool          `json:"shm"`     // through shared memory
+	Seal    string        `json:"seal"`    // algorithm that packets are sealed with, "" none: "gcm128", "gmac128"
 	Fault   bool          `json:"fault"`   // wrap the link, also when Loss is 0
 	Loss    float64       `json:"loss"`    // probability that a sent packet is lost
 	Path    bool          `json:"path"`    // between the ends of a path that loses packets

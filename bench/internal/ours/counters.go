@@ -63,6 +63,7 @@ func (s *side) mishaps(r *pair.Result) {
 	add(fatal, "send errors", st.Link.TxErrors)
 	add(fatal, "asynchronous events dropped", st.EventsDropped)
 	add(maybe, "receive buffer overflows", st.Link.RxOverflow)
+	s.sealMishaps(r)
 	if s.link != nil {
 		tx, _ := s.link.Counts()
 		add(r.Counts, "packets", tx.Packets)

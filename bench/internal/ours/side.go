@@ -70,7 +70,7 @@ func (s *side) openDevice() error {
 		return err
 	}
 	if !s.cfg.Fault {
-		s.dev, err = verbs.OpenAddr(addr, verbs.Config{SharedMemory: s.cfg.Shm})
+		s.dev, err = verbs.OpenAddr(addr, verbs.Config{SharedMemory: s.cfg.Shm, Sealing: s.cfg.Seal != ""})
 		return err
 	}
 	link, err := udp.Open(addr, udp.Config{})
@@ -182,6 +182,9 @@ func (s *side) Connect(raw json.RawMessage) error {
 		}
 		if err := s.connect(q, h.Endpoints[i], mtu); err != nil {
 			return fmt.Errorf("connecting queue pair %d: %w", i, err)
+		}
+		if err := s.seal(q, h.Endpoints[i]); err != nil {
+			return fmt.Errorf("sealing queue pair %d: %w", i, err)
 		}
 	}
 	return nil

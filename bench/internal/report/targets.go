@@ -38,7 +38,7 @@ type Rows map[string]*cell.Row
 // Targets returns all that is to be reached on a processor, in the order of the
 // report.
 func Targets(p machine.Processor) []Target {
-	return slices.Concat(throughput(), rates(p), latencies(), scale(), guests(), faces(), programs(), owned())
+	return slices.Concat(throughput(), rates(p), latencies(), sealed(), scale(), guests(), faces(), programs(), owned())
 }
 
 const (
@@ -118,6 +118,24 @@ func latencies() []Target {
 		Target{What: "WRITE latency", Against: ucxPut, Cell: "ours/write/lat", Peer: "ucx/put_lat/8B", AtMost: true, Bound: 0.7},
 		Target{What: "SEND latency, event mode", Against: "raw TCP, blocking", Cell: "ours/send/lat/event", Peer: "tcp/rtt/block", AtMost: true},
 	)
+}
+
+// sealed: what the security of packets costs.
+func sealed() []Target {
+	const clear = "in clear"
+	var out []Target
+	for _, a := range []struct {
+		name, what string
+		bound      float64
+	}{{"gcm128", "AES-GCM-128", 0.45}, {"gmac128", "AES-GMAC-128", 0.65}} {
+		out = append(out,
+			Target{What: "WRITE 1 MiB, " + a.what, Against: clear, Cell: grid.SealedCell(a.name, "write/1MiB"), Peer: grid.SealedCell("clear", "write/1MiB"), Bound: a.bound},
+			Target{What: "WRITE 1 MiB, " + a.what, Against: "TLS 1.3 of Go, one stream", Cell: grid.SealedCell(a.name, "write/1MiB"), Peer: grid.SealedCell("tls", "stream"), Bound: 1},
+			Target{What: "WRITE 8 B, " + a.what, Against: clear, Cell: grid.SealedCell(a.name, "write/8B"), Peer: grid.SealedCell("clear", "write/8B"), Bound: 0.7},
+			Target{What: "WRITE latency, " + a.what, Against: clear, Cell: grid.SealedCell(a.name, "write/lat"), Peer: grid.SealedCell("clear", "write/lat"), AtMost: true},
+			Target{What: "heap objects per 8-byte WRITE, " + a.what, Against: "both sides together", AtMost: true, Bound: 0.001, figure: allocations(grid.SealedCell(a.name, "write/8B"))})
+	}
+	return out
 }
 
 // scale: many queue pairs, many regions, loss, memory.
