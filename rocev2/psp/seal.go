@@ -72,9 +72,8 @@ func (k *Key) Seal(dst []byte, h *Header, clear, secret []byte) []byte {
 
 // Open appends what is in a packet after its header to dst, if the packet was
 // sealed with the key; else dst is as it was, and the error is one of ErrShort,
-// ErrFormat, ErrVersion and ErrICV. dst may be the place right after the
-// packet's header, to open it in place; else the two must not overlap. It does
-// not allocate if dst has room for the packet.
+// ErrFormat, ErrVersion and ErrICV. The two must not overlap: see OpenInPlace.
+// It does not allocate if dst has room for the packet.
 func (k *Key) Open(dst, packet []byte) (h Header, plain []byte, err error) {
 	h, n, err := Parse(packet)
 	if err != nil {
@@ -90,6 +89,21 @@ func (k *Key) Open(dst, packet []byte) (h Header, plain []byte, err error) {
 		return h, dst, ErrICV
 	}
 	return h, plain, nil
+}
+
+// OpenInPlace opens a packet of which Parse has returned the header and its
+// length, and returns what is after the header, in its place. The error is
+// ErrVersion or ErrICV; what was in the packet is lost then.
+func (k *Key) OpenInPlace(packet []byte, h *Header, header int) (plain []byte, err error) {
+	if h.Version != k.version {
+		return nil, ErrVersion
+	}
+	last := len(packet) - ICVLen
+	end := header + k.clear(h, header, last-header)
+	if _, err := k.aead.Open(packet[end:end], nonce(packet), packet[end:], packet[:end]); err != nil {
+		return nil, ErrICV
+	}
+	return packet[header:last], nil
 }
 
 // nonce is what AES-GCM takes for each packet: SPI and IV, as they stand in the
