@@ -54,15 +54,26 @@ func (k Key) Format(s fmt.State, _ rune) { fmt.Fprintf(s, "key of %v", k.version
 // at most MaxCryptOffset less a cookie. dst must not overlap the two. It does
 // not allocate if dst has room for all.
 func (k *Key) Seal(dst []byte, h *Header, clear, secret []byte) []byte {
+	return k.SealBehind(append(k.AppendHeader(dst, h, len(clear)), clear...), len(dst), secret)
+}
+
+// AppendHeader appends the header of packets to b that have so many bytes after
+// it which are only authenticated, as Seal does.
+func (k *Key) AppendHeader(b []byte, h *Header, clear int) []byte {
 	head := *h
 	head.Version = k.version
-	offset := head.Len() - HeaderLen + len(clear)
+	offset := head.Len() - HeaderLen + clear
 	if offset%4 != 0 || offset > MaxCryptOffset {
-		panic("psp: Key.Seal with a part in clear that no header can tell")
+		panic("psp: a header with a part in clear that it cannot tell")
 	}
 	head.CryptOffset = uint8(offset)
-	begin := len(dst)
-	dst = append(head.AppendTo(dst), clear...)
+	return head.AppendTo(b)
+}
+
+// SealBehind is the rest of Seal, for those who keep the header from packet to
+// packet: dst has in it from begin on what AppendHeader has written, with the
+// IV of the packet, and the bytes that are only authenticated.
+func (k *Key) SealBehind(dst []byte, begin int, secret []byte) []byte {
 	if !k.version.Encrypts() {
 		dst, secret = append(dst, secret...), nil
 	}
