@@ -54,11 +54,11 @@ func (k Key) Format(s fmt.State, _ rune) { fmt.Fprintf(s, "key of %v", k.version
 // at most MaxCryptOffset less a cookie. dst must not overlap the two. It does
 // not allocate if dst has room for all.
 func (k *Key) Seal(dst []byte, h *Header, clear, secret []byte) []byte {
-	return k.SealBehind(append(k.AppendHeader(dst, h, len(clear)), clear...), len(dst), secret)
+	return k.SealAfter(append(k.AppendHeader(dst, h, len(clear)), clear...), len(dst), secret)
 }
 
-// AppendHeader appends the header of packets to b that have so many bytes after
-// it which are only authenticated, as Seal does.
+// AppendHeader appends the header of packets to b, as Seal does. The clear bytes
+// after it are only authenticated.
 func (k *Key) AppendHeader(b []byte, h *Header, clear int) []byte {
 	head := *h
 	head.Version = k.version
@@ -70,10 +70,10 @@ func (k *Key) AppendHeader(b []byte, h *Header, clear int) []byte {
 	return head.AppendTo(b)
 }
 
-// SealBehind is the rest of Seal, for those who keep the header from packet to
+// SealAfter is the rest of Seal, for those who keep the header from packet to
 // packet: dst has in it from begin on what AppendHeader has written, with the
 // IV of the packet, and the bytes that are only authenticated.
-func (k *Key) SealBehind(dst []byte, begin int, secret []byte) []byte {
+func (k *Key) SealAfter(dst []byte, begin int, secret []byte) []byte {
 	if !k.version.Encrypts() {
 		dst, secret = append(dst, secret...), nil
 	}

@@ -108,7 +108,7 @@ func (l *Link) sendSealed(b *transport.TxBatch, first int) (last int, err error)
 		binary.BigEndian.PutUint64(head[8:], s.by.iv)
 		binary.BigEndian.PutUint16(head[psp.HeaderLen+4:], uint16(udpLen+len(r.Data)))
 		b.Seal(&r, local) // after the header: what was just written in parts is slow to read
-		s.batch.Commit(len(s.by.key.SealBehind(head, 0, r.Data)), path)
+		s.batch.Commit(len(s.by.key.SealAfter(head, 0, r.Data)), path)
 	}
 	if last == first { // the association of the first one has no key
 		_, path := b.Packet(first)

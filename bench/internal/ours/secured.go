@@ -49,7 +49,7 @@ func (s *side) secure(q *verbs.QP, peer verbs.Endpoint) error {
 	if err := sealing.Accept(association(v, q.Endpoint())); err != nil {
 		return err
 	}
-	if err := sealing.OnlySealed(); err != nil {
+	if err := sealing.Require(); err != nil {
 		return err
 	}
 	return sealing.Seal(association(v, peer))
