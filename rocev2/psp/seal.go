@@ -57,8 +57,8 @@ func (k *Key) Seal(dst []byte, h *Header, clear, secret []byte) []byte {
 	return k.SealAfter(append(k.AppendHeader(dst, h, len(clear)), clear...), len(dst), secret)
 }
 
-// AppendHeader appends the header of packets to b, as Seal does. The clear bytes
-// after it are only authenticated.
+// AppendHeader appends the header of packets to b, as Seal does. The clear
+// bytes after it are only authenticated.
 func (k *Key) AppendHeader(b []byte, h *Header, clear int) []byte {
 	head := *h
 	head.Version = k.version
@@ -70,9 +70,9 @@ func (k *Key) AppendHeader(b []byte, h *Header, clear int) []byte {
 	return head.AppendTo(b)
 }
 
-// SealAfter is the rest of Seal, for those who keep the header from packet to
-// packet: dst has in it from begin on what AppendHeader has written, with the
-// IV of the packet, and the bytes that are only authenticated.
+// SealAfter is the rest of Seal, for callers that keep the header from packet
+// to packet: from begin on dst has what AppendHeader has written, with the IV of
+// the packet, and then the bytes that are only authenticated.
 func (k *Key) SealAfter(dst []byte, begin int, secret []byte) []byte {
 	if !k.version.Encrypts() {
 		dst, secret = append(dst, secret...), nil
