@@ -71,8 +71,8 @@ func (k *Key) AppendHeader(b []byte, h *Header, clear int) []byte {
 }
 
 // SealAfter is the rest of Seal, for callers that keep the header from packet
-// to packet: from begin on dst has what AppendHeader has written, with the IV of
-// the packet, and then the bytes that are only authenticated.
+// to packet: from begin on dst has what AppendHeader has written, with the IV
+// of the packet, and then the bytes that are only authenticated.
 func (k *Key) SealAfter(dst []byte, begin int, secret []byte) []byte {
 	if !k.version.Encrypts() {
 		dst, secret = append(dst, secret...), nil
