@@ -18,6 +18,7 @@ import (
 type tlsFlags struct {
 	files      tlsfiles.Files
 	serverName string
+	keyLog     string
 }
 
 func (f *tlsFlags) register(cmd *cobra.Command) {
@@ -28,6 +29,7 @@ func (f *tlsFlags) register(cmd *cobra.Command) {
 	fs.StringVar(&f.serverName, "tls-server-name", "", "client: `name` or address that the certificate of the server is for (default: what is dialled)")
 	fs.BoolVar(&f.files.ServerOnly, "tls-server-only", false, "clients need no certificate, and are not authenticated")
 	fs.StringVar(&f.files.PSK, "psk", "", "secure the connection by a secret that both sides have, in `FILE`, in place of certificates")
+	fs.StringVar(&f.keyLog, "tls-keylog", "", "add the keys of the connection to `FILE`, with which \"rocev2 dump --keys FILE\" opens a capture (docs/inspect.md). Keep it secret")
 }
 
 // wanted reports whether the connection is to be secured.
@@ -44,6 +46,8 @@ func (f *tlsFlags) of(i *inspectFlags, server string) (*tls.Config, error) {
 // that is "". It is nil if nothing is to be secured.
 func (f *tlsFlags) config(server string) (c *tls.Config, err error) {
 	switch {
+	case !f.wanted() && f.keyLog != "":
+		return nil, usagef("--tls-keylog %s: a connection in clear has no keys: secure it with --tls-cert, --tls-key and --tls-ca, or with --psk", f.keyLog)
 	case !f.wanted():
 		return nil, nil
 	case f.serverName != "" && server == "":
@@ -55,6 +59,9 @@ func (f *tlsFlags) config(server string) (c *tls.Config, err error) {
 	default:
 		c, err = f.files.Client(f.nameOf(server))
 	}
+	if err == nil && f.keyLog != "" {
+		c.KeyLogWriter, err = tlsfiles.OpenKeyLog(f.keyLog)
+	}
 	var wrong *tlsfiles.Error
 	if errors.As(err, &wrong) {
 		return nil, usageError{fmt.Errorf("%s: %w%s", flagOfFile[wrong.Part], wrong.Err, f.hint(wrong.Part, server))}
@@ -65,6 +72,7 @@ func (f *tlsFlags) config(server string) (c *tls.Config, err error) {
 // flagOfFile names the flags of what tlsfiles complains of.
 var flagOfFile = map[string]string{
 	tlsfiles.Cert: "--tls-cert", tlsfiles.Key: "--tls-key", tlsfiles.CA: "--tls-ca", tlsfiles.PSK: "--psk", tlsfiles.ServerOnly: "--tls-server-only",
+	tlsfiles.KeyLog: "--tls-keylog",
 }
 
 // hint says that a missing certificate of a client, or of the authority of
