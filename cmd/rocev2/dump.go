@@ -54,8 +54,9 @@ own packets before segmentation offload, the buffers are taken apart again.
 
 Packets of secured connections are sealed. They still show the queue pair that
 they go to, which of its keys they have (generation), their number (iv) and
-their length. With --keys, a key log, they are opened and shown as others are: the
-programs write one where their TLS configuration has a KeyLogWriter.
+their length. With --keys, a key log, they are opened and shown as others are.
+"rocev2 perf" and "region" write one with --tls-keylog, programs where their TLS
+configuration has a KeyLogWriter.
 
 The filter chooses what is shown. The analysis sees all packets.`
 

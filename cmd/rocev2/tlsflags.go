@@ -20,6 +20,7 @@ type tlsFlags struct {
 	files      tlsfiles.Files
 	serverName string
 	set        *pflag.FlagSet
+	keyLog     string
 }
 
 func (f *tlsFlags) register(cmd *cobra.Command) {
@@ -31,6 +32,7 @@ func (f *tlsFlags) register(cmd *cobra.Command) {
 	fs.StringVar(&f.serverName, "tls-server-name", "", "client: `name` or address that the certificate of the server is for (default: what is dialled)")
 	fs.BoolVar(&f.files.ServerOnly, "tls-server-only", false, "clients need no certificate, and are not authenticated")
 	fs.StringVar(&f.files.PSK, "psk", "", "secure the connection by a secret that both sides have, in `FILE`, in place of certificates")
+	fs.StringVar(&f.keyLog, "tls-keylog", "", "add the keys of the connection to `FILE`, with which \"rocev2 dump --keys FILE\" opens a capture (docs/inspect.md). Keep it secret")
 }
 
 // wanted reports whether the connection is to be secured.
@@ -46,12 +48,14 @@ func (f *tlsFlags) of(i *inspectFlags, server string) (*tls.Config, error) {
 // config returns the configuration of a client of a server, or of a server if
 // that is "". It is nil if nothing is to be secured.
 func (f *tlsFlags) config(server string) (c *tls.Config, err error) {
-	for _, name := range []string{"tls-cert", "tls-key", "tls-ca", "tls-server-name", "psk"} {
+	for _, name := range []string{"tls-cert", "tls-key", "tls-ca", "tls-server-name", "psk", "tls-keylog"} {
 		if flag := f.set.Lookup(name); flag.Changed && flag.Value.String() == "" {
 			return nil, usagef("--%s: given, but empty: give a value, or leave the flag out", name)
 		}
 	}
 	switch {
+	case !f.wanted() && f.keyLog != "":
+		return nil, usagef("--tls-keylog %s: a connection in clear has no keys: secure it with --tls-cert, --tls-key and --tls-ca, or with --psk", f.keyLog)
 	case !f.wanted():
 		return nil, nil
 	case f.serverName != "" && server == "":
@@ -62,6 +66,11 @@ func (f *tlsFlags) config(server string) (c *tls.Config, err error) {
 		c, err = f.files.Server()
 	default:
 		c, err = f.files.Client(f.nameOf(server))
+	}
+	if err == nil && f.keyLog != "" {
+		if c.KeyLogWriter, err = tlsfiles.OpenKeyLog(f.keyLog); err != nil {
+			err = usagef("--tls-keylog: %w", err)
+		}
 	}
 	var mistakes tlsfiles.Mistakes
 	if errors.As(err, &mistakes) {

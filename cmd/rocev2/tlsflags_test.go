@@ -155,6 +155,8 @@ func TestTLSFlags(t *testing.T) {
 		"region ls 127.0.0.1 --tls-ca " + key + " --tls-server-only":                     "--tls-ca: " + key + " has no certificate",
 		"region ls 127.0.0.1 --tls-ca " + ca + " --tls-cert " + ca + " --tls-key " + key: "--tls-key: " + key + " with " + ca,
 		"region ls 127.0.0.1 --tls-server-name x":                                        "--tls-cert: it is missing",
+		"perf write_bw --tls-keylog " + filepath.Join(dir, "keys.log"):                   "a connection in clear has no keys",
+		"region ls 127.0.0.1 --psk " + psk + " --tls-keylog " + dir:                      "--tls-keylog: " + dir + " is a directory",
 		"region write 127.0.0.1/a --psk " + secretFile(t, "short"):                       "at least 16",
 	} {
 		if r := invoke(t.Context(), strings.Fields(args)...); r.code != exitUsage || !strings.Contains(r.err, want) {
