@@ -1,7 +1,9 @@
 package main
 
 import (
+	"crypto/tls"
 	"encoding/json"
+	"net"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -166,4 +168,42 @@ func TestTLSFlags(t *testing.T) {
 	if r := invoke(t.Context(), "perf", "write_bw", "--psk", open); runtime.GOOS != "windows" && (r.code != exitUsage || !strings.Contains(r.err, "chmod 600")) {
 		t.Errorf("a secret that others may read: %+v", r)
 	}
+}
+
+// TestServerGivesUp has a server of TLS end in the middle of the handshake, as
+// one does whose client was stopped: nothing says that it has no TLS.
+func TestServerGivesUp(t *testing.T) {
+	t.Parallel()
+	address := freeAddress()
+	l, err := net.Listen("tcp", net.JoinHostPort(address, "0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	dir, a := t.TempDir(), testcert.New(t)
+	config := &tls.Config{Certificates: []tls.Certificate{a.Issue(t, "server", address)}}
+	_, _, ca := a.Files(t, dir, "x", testcert.Subject{CN: "x"})
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			tls.Server(ending{c.(*net.TCPConn)}, config).Handshake()
+			c.Close()
+		}
+	}()
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	r := invoke(t.Context(), "perf", "write_bw", "-d", freeAddress(), "-p", port, "--tls-ca", ca, "--tls-server-only", address)
+	if r.code != exitFailure || !strings.Contains(r.err, "after it had begun it") || strings.Contains(r.err, "no TLS") {
+		t.Errorf("%+v", r)
+	}
+}
+
+// ending is a connection that ends after its first record.
+type ending struct{ *net.TCPConn }
+
+func (e ending) Write(b []byte) (int, error) {
+	defer e.CloseWrite()
+	return e.TCPConn.Write(b[:5+int(b[3])<<8+int(b[4])])
 }

@@ -55,7 +55,7 @@ func meaning(err error) string {
 		op      *net.OpError
 	)
 	switch {
-	case errors.Is(err, ErrOtherPSK):
+	case errors.Is(err, ErrOtherPSK), errors.Is(err, errGivenUp):
 		return ""
 	case errors.As(err, &host):
 		return "the certificate of the server is for another name than the one that was dialled"
@@ -68,7 +68,7 @@ func meaning(err error) string {
 	case errors.As(err, &op) && op.Op == "remote error" && op.Err != nil:
 		return refusals[op.Err.Error()]
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return "the peer has ended the handshake without a word, as one does that has no TLS"
+		return "the peer has ended the handshake without a word, as one does that has no TLS, or that has waited too long for this side"
 	case err != nil:
 		return locals[err.Error()]
 	}

@@ -2,6 +2,9 @@ package secure
 
 import (
 	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
 	"net"
 )
 
@@ -11,9 +14,13 @@ import (
 type records struct {
 	net.Conn
 	head [5]byte
-	have int // bytes of head
-	left int // bytes of the record after it
+	have int  // bytes of head
+	left int  // bytes of the record after it
+	some bool // records have come
 }
+
+// errGivenUp is what a peer causes that has TLS, and ends the handshake.
+var errGivenUp = fmt.Errorf("the peer has ended the handshake after it had begun it: it has waited too long for this side, as for a program that was stopped (clients have %v), or its own error says why: %w", Time, io.ErrUnexpectedEOF)
 
 func (r *records) Read(p []byte) (n int, err error) {
 	if r.left > 0 {
@@ -24,8 +31,12 @@ func (r *records) Read(p []byte) (n int, err error) {
 		return n, err
 	}
 	n, err = r.Conn.Read(p[:min(len(p), len(r.head)-r.have)])
+	if n == 0 && r.some && errors.Is(err, io.EOF) {
+		return 0, errGivenUp
+	}
 	r.have += copy(r.head[r.have:], p[:n])
 	if r.have == len(r.head) {
+		r.some = true
 		if r.left = int(binary.BigEndian.Uint16(r.head[3:])); r.left == 0 {
 			r.have = 0
 		}

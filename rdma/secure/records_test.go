@@ -2,10 +2,14 @@ package secure
 
 import (
 	"bytes"
+	"crypto/tls"
 	"io"
 	"math/rand/v2"
 	"net"
+	"strings"
 	"testing"
+
+	"github.com/gosoftroce/rocev2/internal/testcert"
 )
 
 // source is a connection with bytes that have come.
@@ -15,6 +19,37 @@ type source struct {
 }
 
 func (s source) Read(p []byte) (int, error) { return s.Reader.Read(p) }
+
+// TestGivenUp has a server end the handshake before it has said anything, and
+// after: only then it is known to have TLS.
+func TestGivenUp(t *testing.T) {
+	t.Parallel()
+	a := testcert.New(t)
+	config := &tls.Config{Certificates: []tls.Certificate{a.Issue(t, "server", "192.0.2.1")}}
+	for writes, want := range []string{"has no TLS, or that has waited too long", "after it had begun it"} {
+		near, far := pair(t)
+		go func() {
+			if writes == 0 {
+				near.(*net.TCPConn).CloseWrite()
+			} else {
+				tls.Server(ending{near.(*net.TCPConn)}, config).Handshake()
+			}
+		}()
+		client := tls.Client(&records{Conn: far}, &tls.Config{RootCAs: a.Pool, ServerName: "192.0.2.1"})
+		err := Explain(client.Handshake())
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "no TLS") != (writes == 0) {
+			t.Errorf("after %d writes: %v; want %q", writes, err, want)
+		}
+	}
+}
+
+// ending is a connection that ends after its first record.
+type ending struct{ *net.TCPConn }
+
+func (e ending) Write(b []byte) (int, error) {
+	defer e.CloseWrite()
+	return e.TCPConn.Write(b[:5+int(b[3])<<8+int(b[4])])
+}
 
 // TestRecords reads records with buffers of any size: a Read ends where a
 // record does, so that what follows the last one is still there.

@@ -15,6 +15,7 @@ import (
 	"go.yaml.in/yaml/v2"
 
 	"github.com/gosoftroce/rocev2/cmd/rocev2d/server/config"
+	"github.com/gosoftroce/rocev2/internal/testcert"
 	"github.com/gosoftroce/rocev2/observe/metrics"
 	"github.com/gosoftroce/rocev2/verbs"
 )
@@ -30,7 +31,10 @@ const (
 func families(t *testing.T) map[string][]string {
 	t.Helper()
 	f := newFake("rping")
-	d := start(t, func(c *config.Config) { c.Programs.Dir = "" }, f.target())
+	d := start(t, func(c *config.Config) {
+		c.Programs.Dir = ""
+		c.TLS.Cert, c.TLS.Key, c.TLS.CA = testcert.New(t).Files(t, t.TempDir(), "daemon", testcert.Subject{CN: "daemon"})
+	}, f.target())
 	h := <-f.hosts
 	h.Refused(peer(1), os.ErrInvalid)
 	lease, err := verbs.OpenAddr(d.addr, verbs.Config{})

@@ -68,10 +68,17 @@ func (c *Conn) shaken(ctx context.Context, err error, head []byte) error {
 		return errors.New("the client is not secured, and this server takes secured runs alone: start the client with --tls-cert, --tls-key and --tls-ca, or with --psk")
 	}
 	if cause := c.cause(ctx, err); errors.Is(cause, interop.ErrPeerClosed) {
-		return fmt.Errorf("%s: %w in the handshake, as one does that has no TLS", what, cause)
+		if len(head) > 0 && head[0] == handshakeRecord {
+			return fmt.Errorf("%s: %w in the handshake, after it had begun it: it has waited too long for this side, as for a program that was stopped, or its own error says why", what, cause)
+		}
+		return fmt.Errorf("%s: %w in the handshake, as one does that has no TLS, or that has waited too long for this side", what, cause)
 	}
 	return fmt.Errorf("%s: %w", what, secure.Explain(err))
 }
+
+// handshakeRecord is the first byte of a record with a message of the handshake
+// (RFC 8446 5.1).
+const handshakeRecord = 22
 
 // parted is a connection that keeps what comes first, and whose writes are no
 // longer than an item.
