@@ -156,9 +156,9 @@ test-386: isolated ## all tests as a 32-bit process (x86 alone; no race detector
 test-foreign: ## the core as programs of other processors (arm64, s390x, riscv64, ppc64le) and of Windows, under QEMU and Wine (needs Linux; root to install the packages)
 	$(REPORT) -env ROCEV2_E2E=1 -C e2e -- -timeout 25m ./foreign
 
-# What the portable link lacks: source ports, groups of sockets (shards), events
-# of the interface, and the name of the process that has the port.
-NOT_PORTABLE := 'SourcePort|^TestDemoWithFaults$$|^TestShards$$|^TestMulticast$$/shards|^TestWrap$$|^TestAsyncwatchTellsOfThePort$$|^TestOpenErrorsSayWhatToDo$$'
+# What the portable link lacks: groups of sockets (shards), events of the
+# interface, and the name of the process that has the port.
+NOT_PORTABLE := '^TestSourcePortsOverLoopback$$|^TestDemoWithFaults$$|^TestShards$$|^TestMulticast$$/shards|^TestWrap$$|^TestAsyncwatchTellsOfThePort$$|^TestOpenErrorsSayWhatToDo$$'
 
 test-portable: ## the link of other systems, on this one
 	$(GO) test -tags portable ./transport/udp ./hca ./verbs ./programs/interop/... ./cmd/... -skip $(NOT_PORTABLE)

@@ -18,14 +18,19 @@
 // RoCEv2 answers to port 4791, never to the source port. If another process has
 // a port, that is an error of OpenSourcePort, or else of Send. Packets of one
 // batch that follow each other and leave by the same port share a system call.
-// On other systems the link is limited, with one datagram per system call. IPv6
-// is complete except for datagrams with checksum zero (RFC 6936), and on
-// Windows for the traffic class. Over IPv4, macOS and FreeBSD tell traffic
-// classes of what arrives; Windows and OpenBSD do not, and Windows sends none.
-// Over IPv4, macOS and FreeBSD give unfragmented packets the Identification 0
-// that they are sealed for. Windows and OpenBSD choose another one, so that
-// only peers that do not see it accept them: those that run this package. The
-// only source port is the link's own; a path that asks for another is refused.
+// On other systems the link is limited, with one datagram per system call. It
+// has no goroutine: Recv and Send call the system, and Wait blocks in poll(2),
+// on Windows for an event of Winsock. A source port is one more socket there,
+// too. What comes to it fills its small buffer. IPv6 is complete except for
+// datagrams with checksum zero (RFC 6936), and on Windows for the traffic
+// class. Over IPv4, macOS and FreeBSD tell traffic classes of what arrives;
+// Windows and OpenBSD do not, and Windows sends none. Over IPv4, macOS and
+// FreeBSD give unfragmented packets the Identification 0 that they are sealed
+// for. Windows and OpenBSD choose another one, so that only peers that do not
+// see it accept them: those that run this package. sendmsg_x and recvmsg_x of
+// macOS, which move several datagrams, are in no public header, and are not
+// used. Nor is the segmentation offload of Windows. On OpenBSD a datagram that
+// arrives costs an allocation.
 // The build tag portable has this link on Linux, for tests. Open and
 // ReadLinkMTU read the MTU of the interface. On Linux, ReadLinkMTU also reads
 // that of the way to a peer: of the interface by which packets leave, and of

@@ -7,50 +7,30 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"strconv"
-	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/gosoftroce/rocev2/internal/dontfrag"
 	"github.com/gosoftroce/rocev2/transport"
 )
 
-// queueLen is how many datagrams are read ahead of Recv; beyond that they stay
-// in the socket's buffer.
-const queueLen = 256
-
-// Link is a transport.Link over one unconnected UDP socket, and one for each
-// group, with one datagram per system call. The package documentation says what
-// it cannot do.
+// Link is a transport.Link over one unconnected UDP socket, one more for each
+// source port that paths ask for, and one for each group, with one datagram per
+// system call. It has no goroutine: Recv and Send call the system, and Wait
+// blocks in it. The package documentation says what it cannot do.
 type Link struct {
-	conn  *ipSocket
-	addr  netip.Addr
-	local netip.AddrPort
-	zone  string                 // of a link-local address, as a number: names are looked up at every use
-	caps  transport.Capabilities // without what changes
-	mtu   ownMTU
+	own    *ipSocket
+	addr   netip.Addr
+	local  netip.AddrPort
+	scope  uint32                 // interface index of a link-local address
+	caps   transport.Capabilities // without what changes
+	mtu    ownMTU
+	others *sourcePorts
+	groups groups
 
-	done     chan struct{} // closed by Close
-	readers  sync.WaitGroup
-	ready    chan struct{} // holds one token when queue may be non-empty
-	queue    chan datagram
-	free     sync.Pool
-	verifier *transport.Verifier
-	groups   groups
-
-	failing atomic.Pointer[error] // why nothing can be read at present
-
-	closed atomic.Bool
-	stats  transport.LinkCounters
-}
-
-type datagram struct {
-	buf *[transport.MaxSealedLen + 1]byte // one more, to notice what is too long
-	n   int
-	src netip.AddrPort
-	header
-	group *member // by which it came; nil = the link's own socket
+	closed  atomic.Bool
+	waiting waiter
+	rx      receiver
+	stats   transport.LinkCounters
 }
 
 var _ transport.Link = (*Link)(nil)
@@ -67,107 +47,34 @@ func Open(addr netip.Addr, c Config) (*Link, error) {
 		return nil, &OpenError{Addr: at, Op: "share the port", Err: errors.ErrUnsupported}
 	}
 	addr = at.Addr()
-	network := "udp6"
-	if addr.Is4() {
-		network = "udp4"
-	}
-	conn, err := net.ListenUDP(network, net.UDPAddrFromAddrPort(at))
+	l := &Link{addr: addr, local: netip.AddrPortFrom(addr.WithZone(""), c.Port), scope: scope}
+	l.mtu.init(addr)
+	by := sendingInterface(l.mtu.iface)
+	s, op, err := openSocket(at, scope, by)
 	if err != nil {
-		return nil, &OpenError{Addr: at, Op: "bind", Err: err,
+		return nil, &OpenError{Addr: at, Op: op, Err: err,
 			Hint: "the port may be taken by another process, or the address is not local; local are " + localAddrs()}
 	}
-	s, err := newIPSocket(conn, addr.Is4())
-	if err != nil {
-		conn.Close()
-		return nil, &OpenError{Addr: at, Op: "have packets sent unfragmented", Err: err}
+	s.setBuffers(c.RecvBuffer, c.SendBuffer)
+	if err := l.waiting.init(s); err != nil {
+		s.Close()
+		return nil, &OpenError{Addr: at, Op: "have Wait woken", Err: err}
 	}
-	// What the system grants is not known; a refusal leaves its default.
-	_ = conn.SetReadBuffer(c.RecvBuffer)
-	_ = conn.SetWriteBuffer(c.SendBuffer)
-	l := &Link{
-		conn: s, addr: addr, zone: strconv.Itoa(int(scope)), local: netip.AddrPortFrom(addr.WithZone(""), c.Port),
-		caps:  transport.Capabilities{Port: c.Port, FullICRC: !addr.Is4(), ECN: s.classes},
-		done:  make(chan struct{}),
-		ready: make(chan struct{}, 1), queue: make(chan datagram, queueLen),
-	}
-	l.mtu.init(addr)
-	l.groups = groups{recvBuffer: c.RecvBuffer, iface: l.mtu.iface, joined: map[netip.Addr]*member{}}
-	if ifi, err := net.InterfaceByIndex(l.mtu.iface); err == nil {
-		s.sendBy(ifi)
-	}
-	l.free.New = func() any { return new([transport.MaxSealedLen + 1]byte) }
-	l.verifier = transport.NewVerifier(l.local)
-	l.readers.Go(func() { l.readLoop(s, nil) })
+	l.own = s
+	l.caps = transport.Capabilities{Port: c.Port, FullICRC: !addr.Is4(), ECN: s.classes, SourcePorts: true}
+	l.others = newSourcePorts(at, scope, l.mtu.iface, c)
+	l.groups.init(c.RecvBuffer, l.mtu.iface)
+	l.rx.verifier = transport.NewVerifier(l.local)
 	return l, nil
 }
 
-// readLoop reads what comes to the link's own socket, or to that of a group.
-func (l *Link) readLoop(s *ipSocket, m *member) {
-	failed := 0 // in a row
-	for {
-		d := datagram{buf: l.free.Get().(*[transport.MaxSealedLen + 1]byte)}
-		n, src, h, err := s.read(d.buf[:])
-		if errors.Is(err, net.ErrClosed) {
-			return
-		}
-		if err != nil {
-			// An ICMP error of an earlier datagram, or a datagram
-			// that is too long (Windows). Many of them in a row
-			// mean that something is broken.
-			l.stats.SocketError()
-			l.free.Put(d.buf)
-			if failed++; failed > maxRefused {
-				why := err // err itself stays off the heap
-				l.failing.Store(&why)
-				l.Wake()
-				if !l.pause(m) {
-					return
-				}
-			}
-			continue
-		}
-		failed = 0
-		if l.failing.Load() != nil {
-			l.failing.Store(nil)
-		}
-		if m != nil && h.iface != 0 && h.iface != l.groups.iface {
-			l.free.Put(d.buf) // others of this host are members there
-			continue
-		}
-		d.n, d.header, d.group = n, h, m
-		d.src = netip.AddrPortFrom(src.Addr().Unmap().WithZone(""), src.Port())
-		select {
-		case l.queue <- d:
-		case <-l.done:
-			return
-		case <-m.gone():
-			return
-		}
-		select {
-		case l.ready <- struct{}{}:
-		default:
-		}
+// sendingInterface returns the interface by which datagrams to groups leave;
+// nil: the routes decide.
+func sendingInterface(index int) *net.Interface {
+	if ifi, err := net.InterfaceByIndex(index); err == nil {
+		return ifi
 	}
-}
-
-// maxRefused is how many errors in a row are those of earlier datagrams.
-const maxRefused = 64
-
-// failurePause is how long nothing is read where reading fails.
-const failurePause = 100 * time.Millisecond
-
-// pause waits. It reports false when the link is closed, or the group is left.
-func (l *Link) pause(m *member) bool {
-	t := time.NewTimer(failurePause)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-l.done:
-		return false
-	case <-m.gone():
-		return false
-	}
+	return nil
 }
 
 // Addr returns the local address, with its zone if it is link-local.
@@ -192,68 +99,24 @@ func (l *Link) ReadLinkMTU(netip.Addr) int {
 	})
 }
 
-// Wait blocks until a datagram is queued.
+// Wait blocks in the system until a socket has something, and where receiving
+// fails for a while.
 func (l *Link) Wait() error {
 	if l.closed.Load() {
 		return transport.ErrClosed
 	}
-	if len(l.queue) > 0 {
+	if l.rx.more.Load() {
 		return nil
 	}
-	select {
-	case <-l.ready:
-		return nil
-	case <-l.done:
+	err := l.waiting.wait(l)
+	if l.closed.Load() {
 		return transport.ErrClosed
 	}
+	return err
 }
 
-// Wake makes a Wait return.
-func (l *Link) Wake() {
-	select {
-	case l.ready <- struct{}{}:
-	default:
-	}
-}
-
-// Recv takes what is queued, at most one datagram for each buffer of b.
-func (l *Link) Recv(b *transport.RxBatch) (int, error) {
-	b.Reset()
-	if l.closed.Load() {
-		return 0, transport.ErrClosed
-	}
-	if err := l.failing.Load(); err != nil && len(l.queue) == 0 {
-		return 0, *err
-	}
-	buffers, malformed := 0, 0
-	for buffers < b.Buffers() {
-		var d datagram
-		select {
-		case d = <-l.queue:
-		default:
-		}
-		if d.buf == nil {
-			break
-		}
-		if d.group.isLeft() {
-			l.free.Put(d.buf)
-			continue
-		}
-		data := b.Copy(d.buf[:d.n])
-		l.free.Put(d.buf)
-		meta, v := transport.RxPacket{Dst: l.local.Addr()}, l.verifier
-		if d.group != nil {
-			meta.Dst, v = d.group.addr, d.group.verifier
-		}
-		meta.Src, meta.SrcPort, meta.TrafficClass, meta.HopLimit = d.src.Addr(), d.src.Port(), d.class, d.hops
-		malformed += b.SplitFrom(0, data, 0, &meta, v)
-		buffers++
-	}
-	if buffers > 0 {
-		l.stats.Received(b, buffers, malformed)
-	}
-	return b.Len(), nil
-}
+// Wake makes a Wait return, the current one or the next.
+func (l *Link) Wake() { l.waiting.wake() }
 
 // Send transmits b, one datagram at a time.
 func (l *Link) Send(b *transport.TxBatch) error {
@@ -280,35 +143,35 @@ func (l *Link) Send(b *transport.TxBatch) error {
 	return fail.Result()
 }
 
-var errPath = errors.New("path of another address family or source port")
+var errFamily = errors.New("path of another address family")
 
 func (l *Link) sendOne(b *transport.TxBatch, r *transport.Run) error {
-	p := r.Path
-	if p.Dst.Is4() != l.addr.Is4() || p.SrcPort != 0 && p.SrcPort != l.local.Port() {
-		return errPath
+	p, s := r.Path, l.own
+	if p.Dst.Is4() != l.addr.Is4() {
+		return errFamily
+	}
+	if p.SrcPort != 0 && p.SrcPort != l.local.Port() {
+		var err error
+		if s, err = l.others.socket(p.SrcPort); err != nil {
+			return err
+		}
 	}
 	b.Seal(r, l.local)
-	dst := p.Dst
-	if dst.Is6() && dst.IsLinkLocalUnicast() {
-		dst = dst.WithZone(l.zone)
-	}
-	l.conn.prepare(p)
-	_, err := l.conn.WriteToUDPAddrPort(r.Data, netip.AddrPortFrom(dst, p.Port(l.local.Port())))
-	if errors.Is(err, dontfrag.ErrTooLong) {
+	s.prepare(p)
+	err := s.send(r.Data, p.Dst, p.Port(l.local.Port()), l.scope)
+	if err != nil && errors.Is(err, dontfrag.ErrTooLong) {
 		return fmt.Errorf("%w: %w", transport.ErrTooLong, err)
 	}
 	return err
 }
 
-// Close closes the socket and wakes Wait.
+// Close closes the sockets and wakes Wait.
 func (l *Link) Close() error {
 	if l.closed.Swap(true) {
 		return transport.ErrClosed
 	}
-	close(l.done)
-	err := errors.Join(l.conn.Close(), l.groups.close())
-	l.readers.Wait()
-	return err
+	l.Wake()
+	return errors.Join(l.own.Close(), l.others.leave(), l.groups.close(), l.waiting.close())
 }
 
 // Stats returns the counters. RxOverflow is not known on this system.
@@ -328,3 +191,35 @@ func OpenGroup(addr netip.Addr, c Config, n int) ([]*Link, error) {
 
 // isAbroad reports whether the socket is of another network namespace.
 func (l *Link) isAbroad() bool { return false }
+
+// sourceSocket sends from a port beside the link's own.
+type sourceSocket = ipSocket
+
+// openSource makes a socket for sending from a port. What comes to it fills its
+// small buffer, and is dropped from then on.
+func openSource(at netip.AddrPort, scope uint32, iface int, c *Config) (s *sourceSocket, op string, err error) {
+	if s, op, err = openSocket(at, scope, sendingInterface(iface)); err != nil {
+		return nil, op, err
+	}
+	s.setBuffers(1, c.SendBuffer)
+	return s, "", nil
+}
+
+// OpenSourcePort binds a socket for paths with SrcPort port, unless there is
+// one. It fails with an *OpenError when another process has the port or when
+// MaxSourcePorts are open; unless exact, another port takes its place. Send
+// opens the ports of its paths itself; calling this first shows the error
+// early.
+func (l *Link) OpenSourcePort(port uint16, exact bool) (uint16, error) {
+	if l.closed.Load() {
+		return 0, transport.ErrClosed
+	}
+	if port == 0 || port == l.local.Port() {
+		return port, nil
+	}
+	got, err := l.others.open(port, exact)
+	if e := (*OpenError)(nil); errors.As(err, &e) && errors.Is(err, addrInUse) {
+		e.Hint = "another socket has the port; choose another source port"
+	}
+	return got, err
+}

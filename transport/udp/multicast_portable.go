@@ -4,9 +4,12 @@ package udp
 
 import (
 	"errors"
+	"maps"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/gosoftroce/rocev2/transport"
 )
@@ -15,6 +18,10 @@ import (
 type groups struct {
 	recvBuffer int
 	iface      int // index of the interface on which the link takes part; 0 = there is none
+
+	// Under mu it is replaced, never changed. So Recv and Wait read it
+	// without the lock.
+	list atomic.Pointer[[]*member]
 
 	mu     sync.Mutex
 	joined map[netip.Addr]*member
@@ -26,7 +33,20 @@ type member struct {
 	*ipSocket
 	addr     netip.Addr
 	verifier *transport.Verifier
-	left     chan struct{} // closed when the group is left
+}
+
+func (g *groups) init(recvBuffer, iface int) {
+	g.recvBuffer, g.iface, g.joined = recvBuffer, iface, map[netip.Addr]*member{}
+	g.list.Store(&[]*member{})
+}
+
+// members returns the sockets of the groups.
+func (g *groups) members() []*member { return *g.list.Load() }
+
+// changed notes what was joined or left. The caller holds mu.
+func (g *groups) changed() {
+	list := slices.Collect(maps.Values(g.joined))
+	g.list.Store(&list)
 }
 
 // JoinGroup has the link receive what is sent to group on the interface that
@@ -46,35 +66,32 @@ func (l *Link) JoinGroup(group netip.Addr) error {
 	if err := mayJoin(at, g.joined[at.Addr()] != nil, len(g.joined), g.iface); err != nil {
 		return err
 	}
-	m, err := g.open(at)
+	m, err := l.openMember(at)
 	if err != nil {
 		return &OpenError{Addr: at, Op: "join group", Err: err}
 	}
 	g.joined[at.Addr()] = m
-	l.readers.Go(func() { l.readLoop(m.ipSocket, m) })
+	g.changed()
+	l.Wake() // Wait watches it from now on
 	return nil
 }
 
-// open makes a socket that is a member of a group.
-func (g *groups) open(at netip.AddrPort) (*member, error) {
+// openMember makes a socket that is a member of a group.
+func (l *Link) openMember(at netip.AddrPort) (*member, error) {
+	g := &l.groups
 	ifi, err := net.InterfaceByIndex(g.iface)
 	if err != nil {
 		return nil, errNoInterface
 	}
-	c, err := listenGroup(at, uint32(g.iface))
+	s, err := openGroupSocket(at, l.local.Addr(), ifi)
 	if err != nil {
 		return nil, err
 	}
-	s, err := newIPSocket(c, at.Addr().Is4())
-	if err == nil {
-		err = s.ip.JoinGroup(ifi, &net.UDPAddr{IP: at.Addr().AsSlice()})
+	s.setBuffers(min(g.recvBuffer, groupRecvBuffer), 0)
+	if err := l.waiting.add(s); err != nil {
+		return nil, errors.Join(err, s.Close())
 	}
-	if err != nil {
-		return nil, errors.Join(err, c.Close())
-	}
-	// A refusal leaves the system's default.
-	_ = c.SetReadBuffer(min(g.recvBuffer, groupRecvBuffer))
-	return &member{ipSocket: s, addr: at.Addr(), verifier: transport.NewVerifier(at), left: make(chan struct{})}, nil
+	return &member{ipSocket: s, addr: at.Addr(), verifier: transport.NewVerifier(at)}, nil
 }
 
 // LeaveGroup ends what JoinGroup has begun.
@@ -89,18 +106,15 @@ func (l *Link) LeaveGroup(group netip.Addr) error {
 	case err == nil && m == nil:
 		err = transport.ErrGroupNotJoined
 	case err == nil:
-		return g.remove(m)
+		delete(g.joined, addr)
+		g.changed()
+		l.Wake() // Wait must not watch what is closed
+		return m.Close()
 	}
 	return leaveError(group, err)
 }
 
 var _ transport.GroupJoiner = (*Link)(nil)
-
-func (g *groups) remove(m *member) error {
-	delete(g.joined, m.addr)
-	close(m.left)
-	return m.Close()
-}
 
 // close leaves all groups.
 func (g *groups) close() error {
@@ -109,29 +123,9 @@ func (g *groups) close() error {
 	g.closed = true
 	var errs []error
 	for _, m := range g.joined {
-		errs = append(errs, g.remove(m))
+		errs = append(errs, m.Close())
 	}
+	clear(g.joined)
+	g.changed()
 	return errors.Join(errs...)
-}
-
-// isLeft reports whether the group of m, if it is one, was left.
-func (m *member) isLeft() bool {
-	if m == nil {
-		return false
-	}
-	select {
-	case <-m.left:
-		return true
-	default:
-		return false
-	}
-}
-
-// gone is closed when the group of m is left; nil if it is the link's own
-// socket.
-func (m *member) gone() <-chan struct{} {
-	if m == nil {
-		return nil
-	}
-	return m.left
 }

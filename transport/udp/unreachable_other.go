@@ -1,8 +1,12 @@
-//go:build !linux && !windows
+//go:build !windows
 
 package udp
 
 import "syscall"
 
-// portUnreachable is what the system calls the error.
-const portUnreachable = syscall.ECONNREFUSED
+// What the system calls its errors.
+const (
+	portUnreachable = syscall.ECONNREFUSED
+	addrInUse       = syscall.EADDRINUSE
+	notSocket       = syscall.ENOTSOCK
+)

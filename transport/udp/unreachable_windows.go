@@ -1,6 +1,14 @@
 package udp
 
-import "syscall"
+import (
+	"syscall"
 
-// portUnreachable is what the system calls the error.
-const portUnreachable = syscall.WSAECONNRESET
+	"golang.org/x/sys/windows"
+)
+
+// What the system calls its errors.
+const (
+	portUnreachable = syscall.WSAECONNRESET
+	addrInUse       = windows.WSAEADDRINUSE
+	notSocket       = windows.WSAENOTSOCK
+)
