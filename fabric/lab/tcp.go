@@ -12,21 +12,21 @@ import (
 )
 
 // TCP is how a Traffic goes with Transport "tcp": package tcp has what it does.
-// Tenant.Window is the room of the receiver then, and Tenant.Control reno or
-// dctcp.
+// Tenant.Window is the room of the receiver then, and Tenant.Control reno,
+// dctcp or cubic.
 type TCP struct {
 	MSS           int  // bytes of a segment; 0: 1460
 	InitialWindow int  `toml:"initial_window"` // segments; 0: 10
 	MinRTO        Time `toml:"min_rto"`        // least retransmission timeout; 0: 1 s
 	AckEvery      int  `toml:"ack_every"`      // segments for one acknowledgement; 0: 2
 	AckDelay      Time `toml:"ack_delay"`      // how long one waits for more segments; 0: 40 ms, or half of MinRTO
-	ECN           bool // with reno; dctcp has it
+	ECN           bool // with reno and cubic; dctcp has it
 }
 
 // Names that a Tenant may have.
 var (
 	transports  = []string{"roce", "tcp"}
-	tcpControls = []string{tcp.Reno.String(), tcp.DCTCP.String()}
+	tcpControls = []string{tcp.Reno.String(), tcp.DCTCP.String(), tcp.CUBIC.String()}
 )
 
 // tcpDefault is the DSCP of TCP: best effort.

@@ -92,8 +92,8 @@ func TestTCPInClasses(t *testing.T) {
 	}
 	// With ECN it takes marks for what they are.
 	s.Network.RED = nil
-	for _, control := range []string{"reno", "dctcp"} {
-		s.Traffic[1].Control, s.Traffic[1].TCP.ECN = control, control == "reno"
+	for _, control := range []string{"reno", "dctcp", "cubic"} {
+		s.Traffic[1].Control, s.Traffic[1].TCP.ECN = control, control != "dctcp"
 		if r = play(t, s); r.TCP.Marked == 0 || r.TCP.Cuts == 0 || r.TCP.Retransmits != 0 {
 			t.Errorf("%s: %+v", control, r.TCP)
 		}
@@ -241,7 +241,7 @@ func TestTCPRefuses(t *testing.T) {
 		`transport = "tcp", queue_pairs = 2`:                              "queue_pairs is a setting of queue pairs",
 		`transport = "tcp", recovery = "selective"`:                       "recovery is a setting",
 		`transport = "tcp", rate = "1Gb/s"`:                               "rate is a setting",
-		`transport = "tcp", control = "dcqcn"`:                            `control of transport = "tcp" is "dcqcn": there are reno, dctcp`,
+		`transport = "tcp", control = "dcqcn"`:                            `control of transport = "tcp" is "dcqcn": there are reno, dctcp, cubic`,
 		`transport = "tcp", control = "DCTCP"`:                            "do you mean dctcp",
 		`transport = "tcp", window = "2000B"`:                             "at least two segments",
 		`transport = "tcp", window = "2GiB"`:                              "at most 1GiB",

@@ -101,6 +101,9 @@ func wild(seed uint64) Scenario {
 				TCP: TCP{MSS: tcp.rarely(1) * 536, MinRTO: Time(1+tcp.below(200)) * us, AckEvery: 1 + tcp.below(3), ECN: tcp.below(2) == 0}},
 		})
 	}
+	if last := len(s.Traffic) - 1; s.Traffic[last].Transport == "tcp" && (&dice{event.NewRand(seed, 85)}).below(3) == 0 {
+		s.Traffic[last].Control = "cubic"
+	}
 	for range more.rarely(4) {
 		s.Failures = append(s.Failures, more.failure(&s))
 	}

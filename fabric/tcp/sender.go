@@ -228,12 +228,16 @@ func (s *sender) handle(now event.Time, h *segment) {
 		s.stats.Cuts++
 		s.cwr = true
 	}
-	if bytes > 0 && full && s.mode != fast && (s.mode == slow || s.una >= s.w.answered) {
+	switch {
+	case bytes == 0 || s.mode == fast || s.mode == normal && s.una < s.w.answered:
+	case full:
 		limit := int64(2)
 		if s.mode == slow {
 			limit = 1
 		}
-		s.w.grow(bytes, limit)
+		s.w.grow(bytes, limit, now, s.rto.srtt)
+	default:
+		s.w.still(now)
 	}
 }
 
@@ -298,7 +302,7 @@ func (s *sender) flight() int64 { return min(s.nxt-s.una, s.w.cwnd) }
 // recovery begins with the segment that is missed (RFC 6675 5, step 4).
 func (s *sender) recovery() {
 	s.mode, s.recover, s.force, s.rexmit, s.low, s.rescue = fast, s.nxt, true, s.una, 0, s.una
-	s.w.halve(s.flight())
+	s.w.cut(s.flight())
 	s.w.answered = s.nxt
 	s.cwr = s.cfg.ecn()
 	s.stats.Recoveries++

@@ -1,6 +1,10 @@
 package tcp
 
-import "math"
+import (
+	"math"
+
+	"github.com/gosoftroce/rocev2/fabric/event"
+)
 
 // Control is a congestion control.
 type Control uint8
@@ -8,14 +12,12 @@ type Control uint8
 const (
 	Reno  Control = iota // RFC 5681, with Config.ECN also RFC 3168
 	DCTCP                // RFC 8257
+	CUBIC                // RFC 9438, with Config.ECN also RFC 3168
 )
 
 // String returns its name.
 func (c Control) String() string {
-	if c == DCTCP {
-		return "dctcp"
-	}
-	return "reno"
+	return [...]string{Reno: "reno", DCTCP: "dctcp", CUBIC: "cubic"}[c]
 }
 
 // Alpha of DCTCP counts in parts of 2^20; g is 1/16 (RFC 8257 4.2).
@@ -35,19 +37,25 @@ type window struct {
 	alpha         int64
 	windowEnd     int64 // of the window in which marks are counted
 	acked, marked int64 // bytes of it
+
+	cubic cubic
 }
 
 func newWindow(c *Config) window {
 	mss := int64(c.MSS)
-	return window{control: c.Control, mss: mss, cwnd: mss * int64(c.InitialWindow), ssthresh: math.MaxInt64, alpha: alphaOne}
+	return window{control: c.Control, mss: mss, cwnd: mss * int64(c.InitialWindow), ssthresh: math.MaxInt64, alpha: alphaOne, cubic: cubic{waits: true}}
 }
 
 // grow takes bytes that were acknowledged. In slow start the window grows by as
 // many, up to limit segments (RFC 3465 2.2, 2.3), then by one segment for each
-// window (RFC 5681 3.1, RFC 3465 2.1).
-func (w *window) grow(bytes, limit int64) {
+// window (RFC 5681 3.1, RFC 3465 2.1), or with the time that passes.
+func (w *window) grow(bytes, limit int64, now, rtt event.Time) {
 	if w.cwnd < w.ssthresh {
 		w.cwnd += min(bytes, limit*w.mss)
+		return
+	}
+	if w.control == CUBIC {
+		w.growCubic(bytes, now, rtt)
 		return
 	}
 	if w.counted += bytes; w.counted >= w.cwnd {
@@ -56,9 +64,20 @@ func (w *window) grow(bytes, limit int64) {
 	}
 }
 
-// halve answers a loss (RFC 5681 3.2, equation 4).
-func (w *window) halve(flight int64) {
-	w.ssthresh = max(flight/2, 2*w.mss)
+// reduce answers a loss of what was in flight, or a mark: ssthresh is half of
+// it (RFC 5681 3.2, equation 4; RFC 3168 6.1.2), or with CUBIC 0.7.
+func (w *window) reduce(flight int64) {
+	part := flight / 2
+	if w.control == CUBIC {
+		part = flight * betaOf / betaIn
+		w.cubic.reduced(w.cwnd)
+	}
+	w.ssthresh = max(part, 2*w.mss)
+}
+
+// cut answers a loss by fast recovery.
+func (w *window) cut(flight int64) {
+	w.reduce(flight)
 	w.cwnd, w.counted = w.ssthresh, 0
 }
 
@@ -66,9 +85,10 @@ func (w *window) halve(flight int64) {
 // timed out before.
 func (w *window) timeout(flight int64, before bool) {
 	if !before {
-		w.ssthresh = max(flight/2, 2*w.mss)
+		w.reduce(flight)
 	}
 	w.cwnd, w.counted = w.mss, 0
+	w.cubic.waits, w.cubic.reset = true, true
 }
 
 // echo takes an acknowledgement of bytes up to una, where nxt is sent next, and
@@ -89,10 +109,10 @@ func (w *window) echo(una, nxt, bytes int64, marks bool) bool {
 		return false
 	}
 	if w.answered = nxt; w.control == DCTCP {
-		w.cwnd = max(w.cwnd-w.cwnd*w.alpha/(2*alphaOne), 2*w.mss)
+		w.ssthresh = max(w.cwnd-w.cwnd*w.alpha/(2*alphaOne), 2*w.mss)
 	} else {
-		w.cwnd = max(w.cwnd/2, 2*w.mss) // RFC 3168 6.1.2
+		w.reduce(w.cwnd)
 	}
-	w.ssthresh, w.counted = w.cwnd, 0
+	w.cwnd, w.counted = w.ssthresh, 0
 	return true
 }
