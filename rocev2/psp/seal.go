@@ -57,8 +57,8 @@ func (k *Key) Seal(dst []byte, h *Header, clear, secret []byte) []byte {
 	return k.SealAfter(append(k.AppendHeader(dst, h, len(clear)), clear...), len(dst), secret)
 }
 
-// AppendHeader appends the header of packets to b, as Seal does. The clear
-// bytes after it are only authenticated.
+// AppendHeader appends the header of a packet to b, as Seal does, for a number
+// of bytes after it that are only authenticated.
 func (k *Key) AppendHeader(b []byte, h *Header, clear int) []byte {
 	head := *h
 	head.Version = k.version

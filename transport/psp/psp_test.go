@@ -280,6 +280,29 @@ func TestMixed(t *testing.T) {
 	}
 }
 
+// TestPathsOfAnAssociation has packets of one association leave by two paths:
+// each has the ports of its own.
+func TestPathsOfAnAssociation(t *testing.T) {
+	t.Parallel()
+	a, b := pair(t, wire.GCM128)
+	ports := []uint16{50000, 60000, 50000, 50000, 60000}
+	tx := transport.NewTxBatch(1 << 16)
+	for i, port := range ports {
+		tx.Commit(copy(tx.Room(), packet(i, 8)), transport.NewPath(addrA, transport.Path{Dst: addrB, SPI: spiAB, SrcPort: port}))
+	}
+	got := b.take(t, send(t, a, tx)...)
+	if len(got) != len(ports) {
+		t.Fatalf("%d of %d packets: %+v", len(got), len(ports), b.Counters())
+	}
+	for i := range got {
+		p := &got[i]
+		c := transport.NewVerifier(netip.AddrPortFrom(addrB, rocev2.UDPPort)).Peer(netip.AddrPortFrom(addrA, ports[i]))
+		if state, _ := c.Check(0, p.Data); p.SrcPort != ports[i] || state != transport.ICRCVerified {
+			t.Errorf("packet %d is from port %d, with an ICRC that is %v; want port %d", i, p.SrcPort, state, ports[i])
+		}
+	}
+}
+
 // TestChangedBits changes every bit of a sealed packet: nothing comes out. One
 // of them makes the IV 0.
 func TestChangedBits(t *testing.T) {
