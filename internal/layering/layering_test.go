@@ -57,6 +57,9 @@ var layers = map[string][]string{
 	"transport/psp":   {"internal/counters", "rocev2", "rocev2/psp", "transport"},
 	"transport/guard": {"internal/counters", "rocev2", "rocev2/psp", "transport"},
 
+	// It speaks with other hosts by itself, by TLS.
+	"transport/keychannel": {"internal/counters", "internal/loglimit", "rocev2/psp", "transport/guard"},
+
 	"transport/owner/relay": {"internal/list", "rocev2/clock", "rocev2", "rocev2/mad", "rdma/cm/agent"},
 	"transport/owner": {"rocev2/clock", "rocev2", "rocev2/mad", "transport", "transport/udp", "transport/lease", "transport/owner/relay",
 		"internal/userdir", "internal/procfs", "internal/loglimit"},
