@@ -51,7 +51,7 @@ var layers = map[string][]string{
 	"transport":       {"rocev2", "internal/counters"},
 	"transport/udp":   {"rocev2", "transport", "internal/procfs", "internal/sockfilter", "internal/dontfrag", "internal/ifaddrs"},
 	"transport/shm":   {"rocev2", "transport", "internal/procfs", "internal/userdir"},
-	"transport/lease": {"rocev2", "transport", "transport/udp", "internal/userdir", "internal/procfs"},
+	"transport/lease": {"rocev2", "transport", "transport/guard", "transport/udp", "internal/userdir", "internal/procfs"},
 	"transport/fault": {"rocev2", "transport"},
 	"transport/tap":   {"rocev2", "transport"},
 	"transport/psp":   {"internal/counters", "rocev2", "rocev2/psp", "transport"},
@@ -61,7 +61,7 @@ var layers = map[string][]string{
 	"transport/keychannel": {"internal/counters", "internal/loglimit", "rocev2/psp", "transport/guard"},
 
 	"transport/owner/relay": {"internal/list", "rocev2/clock", "rocev2", "rocev2/mad", "rdma/cm/agent"},
-	"transport/owner": {"rocev2/clock", "rocev2", "rocev2/mad", "transport", "transport/udp", "transport/lease", "transport/owner/relay",
+	"transport/owner": {"rocev2/clock", "rocev2", "rocev2/mad", "transport", "transport/guard", "transport/udp", "transport/lease", "transport/owner/relay",
 		"internal/userdir", "internal/procfs", "internal/loglimit"},
 
 	"fabric": {"rocev2", "transport", "internal/heap"},

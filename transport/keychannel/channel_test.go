@@ -189,8 +189,8 @@ func agreed(t *testing.T, a, b *side, addrA, addrB netip.Addr) {
 	}
 }
 
-// TestAgree: two hosts agree, by whoever begins, or both; the keys of a side
-// are those of its peer.
+// TestAgree: two hosts agree, whichever begins, or both do; the keys of a side are
+// those of its peer.
 func TestAgree(t *testing.T) {
 	t.Parallel()
 	ca := testcert.New(t)
@@ -284,8 +284,8 @@ func TestRestart(t *testing.T) {
 	})
 }
 
-// TestHints: packets that anybody can forge change nothing, and have this side
-// connect a bounded number of times.
+// TestHints: forged packets change nothing, and have this side connect a bounded
+// number of times.
 func TestHints(t *testing.T) {
 	t.Parallel()
 	ca := testcert.New(t)
@@ -313,7 +313,7 @@ func TestHints(t *testing.T) {
 	})
 }
 
-// TestRefused: no side has keys of a peer that is not who it should be.
+// TestRefused: no side has keys of a peer that is not the one with that address.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	ca, other := testcert.New(t), testcert.New(t)
@@ -431,7 +431,8 @@ func TestSilent(t *testing.T) {
 	})
 }
 
-// TestNobodyThere: a peer that is not there is asked again, less and less often.
+// TestNobodyThere: a peer that is not there is asked again, less and less
+// often.
 func TestNobodyThere(t *testing.T) {
 	t.Parallel()
 	ca := testcert.New(t)

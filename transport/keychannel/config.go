@@ -28,8 +28,8 @@ const (
 	forgetAfter   = 2 * RenewAfter   // keys of a peer that is not there any more
 )
 
-// Config says who a side is, and whom it agrees with. Addr, TLS and Table are
-// required.
+// Config says where a side is, how it is authenticated, and which peers may
+// come. Addr, TLS and Table are required.
 type Config struct {
 	Addr netip.Addr // of the port, with its zone
 	Port uint16     // TCP; 0: Port

@@ -22,7 +22,7 @@
 //
 // Keys before the new one still open packets for Overlap. A side agrees anew
 // when keys have sealed half of what they may, or are RenewAfter old; and when
-// packets come that no key of it is for, as after a restart of it: that anybody
-// can forge, so it is bounded, and changes nothing before the peer is
+// packets come that no key of it is for, as after a restart of it. Such packets
+// can be forged, so that is bounded, and changes nothing before the peer is
 // authenticated.
 package keychannel
