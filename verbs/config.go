@@ -182,6 +182,11 @@ type Config struct {
 	// RekeyAfter is after which time they do, 0: 24 hours. See Sealing.
 	RekeyAfter time.Duration
 
+	// Secure has all packets of the device sealed, and takes none in clear.
+	// Nil: they go in clear. It has no meaning for OpenLink. Where the port
+	// has an owner, the owner decides: then opening fails.
+	Secure *Secure
+
 	// Strict has the device behave like an adapter: it refuses what
 	// adapters refuse, and records what they punish (Device.Findings,
 	// Found). "" and "off" mean no; "on" means all rules but those that are

@@ -13,7 +13,6 @@ import (
 	"github.com/gosoftroce/rocev2/qp"
 	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/transport"
-	"github.com/gosoftroce/rocev2/transport/owner"
 	"github.com/gosoftroce/rocev2/transport/shm"
 	"github.com/gosoftroce/rocev2/transport/udp"
 )
@@ -26,7 +25,7 @@ type Device struct {
 	core    *hca.Device
 	context *hca.Context
 
-	port      *owner.Owner // nil: the device does not own it
+	has       holding
 	closePort task.Once
 	hooks     hooks
 	window    qp.WindowConfig // of Config, for queue pairs with a congestion control of their own
@@ -69,19 +68,17 @@ func OpenAddr(addr netip.Addr, cfg Config) (*Device, error) {
 	if cfg.Shards < 0 {
 		return nil, fmt.Errorf("verbs: open device on %v: Config.Shards is %d; it must be a power of two, or 0 for 1", addr, cfg.Shards)
 	}
-	links, port, err := cfg.openLinks(addr)
+	links, has, err := cfg.openLinks(addr)
 	if err != nil {
 		return nil, fmt.Errorf("verbs: open device on %v: %w", addr, err)
 	}
 	d, err := openLinks(cfg, links)
-	switch {
-	case port == nil:
-	case err != nil:
-		port.Close()
-	default:
-		d.port = port
+	if err != nil {
+		_ = has.close()
+		return nil, err
 	}
-	return d, err
+	d.has = has
+	return d, nil
 }
 
 // openLinks opens a device on sockets, below what cfg wraps them with.
@@ -159,9 +156,7 @@ func (d *Device) Close() error {
 	d.hooks.run(d.core.Tasks())
 	err := errors.Join(d.core.Close(), d.trace.close())
 	d.seals.close()
-	if d.port != nil {
-		d.closePort.Do(d.core.Tasks(), func() { err = errors.Join(err, d.port.Close()) })
-	}
+	d.closePort.Do(d.core.Tasks(), func() { err = errors.Join(err, d.has.close()) })
 	return err
 }
 

@@ -51,13 +51,17 @@ var layers = map[string][]string{
 	"transport":       {"rocev2", "internal/counters"},
 	"transport/udp":   {"rocev2", "transport", "internal/procfs", "internal/sockfilter", "internal/dontfrag", "internal/ifaddrs"},
 	"transport/shm":   {"rocev2", "transport", "internal/procfs", "internal/userdir"},
-	"transport/lease": {"rocev2", "transport", "transport/udp", "internal/userdir", "internal/procfs"},
+	"transport/lease": {"rocev2", "transport", "transport/guard", "transport/udp", "internal/userdir", "internal/procfs"},
 	"transport/fault": {"rocev2", "transport"},
 	"transport/tap":   {"rocev2", "transport"},
 	"transport/psp":   {"internal/counters", "rocev2", "rocev2/psp", "transport"},
+	"transport/guard": {"internal/counters", "rocev2", "rocev2/psp", "transport"},
+
+	// It speaks with other hosts by itself, by TLS.
+	"transport/keychannel": {"internal/counters", "internal/loglimit", "rocev2/psp", "transport/guard"},
 
 	"transport/owner/relay": {"internal/list", "rocev2/clock", "rocev2", "rocev2/mad", "rdma/cm/agent"},
-	"transport/owner": {"rocev2/clock", "rocev2", "rocev2/mad", "transport", "transport/udp", "transport/lease", "transport/owner/relay",
+	"transport/owner": {"rocev2/clock", "rocev2", "rocev2/mad", "transport", "transport/guard", "transport/udp", "transport/lease", "transport/owner/relay",
 		"internal/userdir", "internal/procfs", "internal/loglimit"},
 
 	"fabric": {"rocev2", "transport", "internal/heap"},
@@ -94,7 +98,7 @@ var layers = map[string][]string{
 	"hca/strict": {"ib"},
 	"hca":        {"internal/list", "rocev2/clock", "hca/wake", "hca/strict", "hca/task", "internal/heap", "rocev2", "ib", "memreg", "qp", "hca/engine", "transport", "transport/udp", "fabric", "internal/ifaddrs"},
 
-	"verbs": {"hca/task", "hca/engine", "internal/counters", "rocev2/psp", "transport/psp", "rocev2", "ib", "memreg", "memreg/mapping", "qp", "qp/conn", "qp/cc", "qp/trace", "transport", "transport/udp", "transport/shm", "transport/lease", "transport/owner", "hca", "hca/strict"},
+	"verbs": {"hca/task", "hca/engine", "internal/counters", "rocev2/psp", "transport/psp", "transport/guard", "transport/keychannel", "rocev2", "ib", "memreg", "memreg/mapping", "qp", "qp/conn", "qp/cc", "qp/trace", "transport", "transport/udp", "transport/shm", "transport/lease", "transport/owner", "hca", "hca/strict"},
 
 	// Faces beside verbs may import hca, too: verbs.HCA has the adapter
 	// below a device.
@@ -146,7 +150,7 @@ var layers = map[string][]string{
 	"observe/metrics":           {"verbs"},
 	"cmd/rocev2d/server/config": {"rdma/secure", "qp/cc", "hca/strict", "internal/closest", "internal/regular", "internal/tlsfiles", "internal/tomllines"},
 	"cmd/rocev2d/server/web":    {},
-	"cmd/rocev2d/server":        {"internal/loglimit", "internal/regular", "verbs", "memreg/mapping", "rdma", "rdma/cm", "rdma/secure", "transport/tap", "observe/metrics", "observe/conformance/target", "programs", "transport/owner", "programs/interop/...", "cmd/rocev2d/server/..."},
+	"cmd/rocev2d/server":        {"internal/loglimit", "internal/regular", "verbs", "memreg/mapping", "rdma", "rdma/cm", "rdma/secure", "transport/tap", "transport/guard", "transport/keychannel", "observe/metrics", "observe/conformance/target", "programs", "transport/owner", "programs/interop/...", "cmd/rocev2d/server/..."},
 
 	"e2e/...":  {"verbs", "internal/debian", "e2e/..."},
 	"e2e/soak": {"programs", "rdma", "verbs", "transport/udp", "transport/fault"},
@@ -197,7 +201,7 @@ var onlyIn = map[string][]string{
 	"github.com/BurntSushi/toml":                     {"cmd/rocev2d/server/config", "fabric/lab"},
 	"google.golang.org/protobuf":                     {"fabric/traffic/chakra"}, // its wire format
 	"github.com/spf13/cobra":                         {"cmd/describe", "cmd/rocev2", "cmd/rocev2d"},
-	"golang.org/x/sys/unix":                          {"cmd/rocev2/top", "programs", "programs/adapter", "programs/uverbs", "transport/udp", "transport/shm", "transport/lease", "transport/owner", "memreg/mapping", "hca", "e2e/...", "cmd/rocev2", "cmd/rocev2d", "observe/doctor/...", "internal/debian", "internal/testnet", "internal/isolated", "internal/userdir", "internal/sockfilter", "internal/dontfrag"},
+	"golang.org/x/sys/unix":                          {"cmd/rocev2/top", "programs", "programs/adapter", "programs/uverbs", "transport/udp", "transport/shm", "transport/guard", "transport/lease", "transport/owner", "memreg/mapping", "hca", "e2e/...", "cmd/rocev2", "cmd/rocev2d", "observe/doctor/...", "internal/debian", "internal/testnet", "internal/isolated", "internal/userdir", "internal/sockfilter", "internal/dontfrag"},
 	"golang.org/x/sys/windows":                       {"internal/dontfrag", "memreg/mapping"},
 	"github.com/gosoftroce/rocev2/rocev2/layers":     {"e2e/..."},
 	"github.com/gosoftroce/rocev2/qp/qptest":         {},

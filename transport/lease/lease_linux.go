@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gosoftroce/rocev2/transport"
+	"github.com/gosoftroce/rocev2/transport/guard"
 	"github.com/gosoftroce/rocev2/transport/udp"
 )
 
@@ -44,6 +45,7 @@ type Lease struct {
 	mu    sync.Mutex           // guards use
 	once  sync.Once            // of end
 	stray strayer              // sends what came astray
+	wants chan Want            // of keys
 }
 
 // Open asks the owner of an address for a lease. The error is ErrNoOwner if
@@ -194,7 +196,7 @@ func pidOf(conn *net.UnixConn) (pid int) {
 // open takes over conn.
 func open(conn *net.UnixConn, c *Config) (*Lease, error) {
 	shards := cmp.Or(c.Shards, 1)
-	grant, fds, err := ask(conn, &Hello{Version: Version, Shards: shards, RecvBuffer: c.UDP.RecvBuffer, SendBuffer: c.UDP.SendBuffer,
+	grant, fds, table, err := ask(conn, &Hello{Version: Version, Shards: shards, RecvBuffer: c.UDP.RecvBuffer, SendBuffer: c.UDP.SendBuffer,
 		Command: filepath.Base(os.Args[0]), Run: ownRun()})
 	if err != nil {
 		conn.Close()
@@ -209,31 +211,32 @@ func open(conn *net.UnixConn, c *Config) (*Lease, error) {
 	l.open.Store(int32(len(raw)))
 	l.stray.init(raw[0], grant)
 	local := grant.Local.Addr().WithZone("")
-	for _, u := range raw {
-		l.links = append(l.links, newLink(u, l, local))
+	for i, u := range raw {
+		l.links = append(l.links, l.secure(newLink(u, l, local), i, table))
 	}
 	go l.serve()
 	return l, nil
 }
 
-// ask says what is wanted, and takes the answer with the descriptors.
-func ask(conn *net.UnixConn, h *Hello) (*Grant, []int, error) {
+// ask says what is wanted, and takes the answer with the descriptors of sockets,
+// and the table of keys if the port is secured.
+func ask(conn *net.UnixConn, h *Hello) (*Grant, []int, *guard.Table, error) {
 	if h.Shards > mostShards {
-		return nil, nil, fmt.Errorf("%d shards: an owner leases %d sockets at most", h.Shards, mostShards)
+		return nil, nil, nil, fmt.Errorf("%d shards: an owner leases %d sockets at most", h.Shards, mostShards)
 	}
 	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	if _, err := conn.Write((&Message{Hello: h}).Append(nil)); err != nil {
-		return nil, nil, noAnswer(err)
+		return nil, nil, nil, noAnswer(err)
 	}
-	b, control := make([]byte, MaxMessage+1), make([]byte, unix.CmsgSpace(4*h.Shards))
+	b, control := make([]byte, MaxMessage+1), make([]byte, unix.CmsgSpace(4*(h.Shards+1)))
 	n, cn, flags, _, err := conn.ReadMsgUnix(b, control)
 	switch {
 	case err != nil:
-		return nil, nil, noAnswer(err)
+		return nil, nil, nil, noAnswer(err)
 	case n == 0:
-		return nil, nil, errNoAnswer
+		return nil, nil, nil, errNoAnswer
 	}
 	fds := descriptors(control[:cn])
 	m, err := Parse(b[:n])
@@ -243,6 +246,10 @@ func ask(conn *net.UnixConn, h *Hello) (*Grant, []int, error) {
 	if err == nil {
 		err = checkGrant(m, h, len(fds))
 	}
+	var table *guard.Table
+	if err == nil && m.Grant.Secured {
+		table, err = guard.MapTable(fds[h.Shards])
+	}
 	if err == nil {
 		err = conn.SetDeadline(time.Time{})
 	}
@@ -250,9 +257,12 @@ func ask(conn *net.UnixConn, h *Hello) (*Grant, []int, error) {
 		for _, fd := range fds {
 			unix.Close(fd)
 		}
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
-	return m.Grant, fds, nil
+	for _, fd := range fds[h.Shards:] { // that of the table, which is mapped
+		unix.Close(fd)
+	}
+	return m.Grant, fds[:h.Shards], table, nil
 }
 
 var errFiles = fmt.Errorf("the sockets cannot be taken over: %w: close some, or raise the limit (ulimit -n)", unix.EMFILE)
@@ -301,7 +311,7 @@ func checkGrant(m *Message, h *Hello, fds int) error {
 		return errGrant
 	case g.Version != Version:
 		return fmt.Errorf("it speaks version %d of the protocol, this program %d: use the same release of both", g.Version, Version)
-	case fds != h.Shards, g.Slots < 2, g.Slots&(g.Slots-1) != 0, g.Slots > mostSlots,
+	case !g.Secured && fds != h.Shards, g.Secured && fds != h.Shards+1, g.Slots < 2, g.Slots&(g.Slots-1) != 0, g.Slots > mostSlots,
 		g.Slot < 0, g.Slot+h.Shards > g.Slots, g.Slot%h.Shards != 0, !g.Local.IsValid():
 		return errGrant
 	}

@@ -9,6 +9,7 @@ import (
 	"unicode"
 
 	"github.com/gosoftroce/rocev2/transport"
+	"github.com/gosoftroce/rocev2/transport/guard"
 )
 
 // Version is that of the protocol on the Unix socket and of envelopes. Both
@@ -28,6 +29,7 @@ type Message struct {
 	Reserve *Service `json:"reserve,omitempty"`
 	Release *Service `json:"release,omitempty"` // has no answer
 	Tell    *Counts  `json:"tell,omitempty"`    // answers Ask, and is the last word; has no answer
+	Want    *Want    `json:"want,omitempty"`    // has no answer
 
 	Grant   *Grant   `json:"grant,omitempty"`
 	Refused *Refusal `json:"refused,omitempty"`
@@ -56,6 +58,17 @@ type Grant struct {
 	MaxQPs    int            `json:"max_qps,omitempty"`
 	LinkMTU   int            `json:"link_mtu"`  // of the interface that has the address
 	Namespace uint64         `json:"namespace"` // of the sockets, see udp.Link.Namespace
+
+	// Secured says that all packets are sealed (package transport/guard):
+	// one more descriptor follows, of the table of keys.
+	Secured bool   `json:"secured,omitempty"`
+	Serial  uint32 `json:"serial,omitempty"` // no other lease of the owner has it
+}
+
+// Want asks for keys of a peer, where the port is secured.
+type Want struct {
+	Peer netip.Addr   `json:"peer"`
+	Why  guard.Reason `json:"why"`
 }
 
 // Service is one service ID, or several that differ in the bits outside of
@@ -196,13 +209,16 @@ func Parse(b []byte) (*Message, error) {
 	}
 	n := 0
 	for _, set := range []bool{m.Hello != nil, m.Reserve != nil, m.Release != nil, m.Tell != nil,
-		m.Grant != nil, m.Refused != nil, m.Done, m.Ask, m.List} {
+		m.Grant != nil, m.Refused != nil, m.Done, m.Ask, m.List, m.Want != nil} {
 		if set {
 			n++
 		}
 	}
 	if n != 1 {
 		return nil, fmt.Errorf("%w: it has %d parts", errMessage, n)
+	}
+	if w := m.Want; w != nil && (!w.Peer.IsValid() || w.Peer.Zone() != "" || w.Why > guard.Renew) {
+		return nil, fmt.Errorf("%w: keys of %v for reason %d cannot be wanted", errMessage, w.Peer, w.Why)
 	}
 	if m.Tell != nil && !m.Tell.possible() {
 		return nil, fmt.Errorf("%w: no device has such counters", errMessage)

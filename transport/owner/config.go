@@ -4,9 +4,11 @@ import (
 	"log/slog"
 	"math"
 	"net/netip"
+	"os"
 	"time"
 
 	"github.com/gosoftroce/rocev2/transport"
+	"github.com/gosoftroce/rocev2/transport/guard"
 	"github.com/gosoftroce/rocev2/transport/lease"
 	"github.com/gosoftroce/rocev2/transport/udp"
 )
@@ -41,6 +43,10 @@ type Config struct {
 	// ask for nothing else. Port 0 means 4791.
 	UDP udp.Config
 
+	// Secured has all packets of the port sealed, those of leaseholders
+	// too. Nil: they go in clear.
+	Secured *Secured
+
 	// Ended is told of each lease that has ended, with its last counters.
 	// Nil means none is. It must not wait, nor call the Owner.
 	Ended func(Lease)
@@ -55,6 +61,13 @@ type Config struct {
 
 	// Log is told of each lease, and why it ends. Nil means no log.
 	Log *slog.Logger
+}
+
+// Secured says by which keys packets are sealed: see package transport/guard.
+type Secured struct {
+	Table *guard.Table
+	File  *os.File // of the table, for leaseholders: see guard.NewSharedTable
+	Want  func(peer netip.Addr, why guard.Reason)
 }
 
 // Quota is what one lease may have. A field of 0 has its default.

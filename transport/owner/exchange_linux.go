@@ -17,9 +17,9 @@ import (
 	"github.com/gosoftroce/rocev2/rocev2/clock"
 	"github.com/gosoftroce/rocev2/rocev2/mad"
 	"github.com/gosoftroce/rocev2/transport"
+	"github.com/gosoftroce/rocev2/transport/guard"
 	"github.com/gosoftroce/rocev2/transport/lease"
 	"github.com/gosoftroce/rocev2/transport/owner/relay"
-	"github.com/gosoftroce/rocev2/transport/udp"
 )
 
 // exchange is what the owner does in its own slot, by one goroutine: it passes
@@ -28,7 +28,7 @@ import (
 // leaseholder's goroutine waits that reserves a service, or that leaves.
 type exchange struct {
 	owner *Owner
-	link  *udp.Link
+	link  transport.Link
 	local netip.Addr // without zone
 	base  time.Time  // time 0
 	rx    *transport.RxBatch
@@ -71,9 +71,13 @@ const mostPaths = 1024
 const exchangeBytes = 256 << 10
 
 func newExchange(o *Owner) (*exchange, error) {
-	link, err := o.slots.Link(ownSlot)
+	own, err := o.slots.Link(ownSlot)
 	if err != nil {
 		return nil, err
+	}
+	link := transport.Link(own)
+	if s := o.cfg.Secured; s != nil {
+		link = guard.New(own, guard.Config{Table: s.Table, Slot: ownSlot, Want: s.Want})
 	}
 	x := &exchange{owner: o, link: link, local: o.slots.Local().Addr().WithZone(""), base: time.Now(),
 		rx: transport.NewRxBatch(64), tx: transport.NewTxBatch(exchangeBytes),

@@ -40,6 +40,7 @@ type Owner struct {
 	looking bool // a timer looks at the slots that rest
 	timer   *time.Timer
 	granted uint64
+	serial  uint32 // of the latest lease
 	refused uint64
 	closed  bool
 }
@@ -56,13 +57,18 @@ const (
 	mostBuffer = 64 << 20
 )
 
+// DefaultSlots returns what Config.Slots of 0 stands for.
+func DefaultSlots() int {
+	var files unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &files) == nil && files.Cur < manyFiles {
+		return fewSlots
+	}
+	return mostSlots
+}
+
 func (c *Config) fill() error {
 	if c.Slots == 0 {
-		c.Slots = mostSlots
-		var files unix.Rlimit
-		if unix.Getrlimit(unix.RLIMIT_NOFILE, &files) == nil && files.Cur < manyFiles {
-			c.Slots = fewSlots
-		}
+		c.Slots = DefaultSlots()
 	}
 	if c.Slots < leastSlots || c.Slots > mostSlots || c.Slots&(c.Slots-1) != 0 {
 		return fmt.Errorf("owner: Config.Slots is %d; it must be a power of two from %d to %d, or 0", c.Slots, leastSlots, mostSlots)

@@ -16,6 +16,9 @@ func Listen(c Config) (*Owner, error) {
 	return nil, fmt.Errorf("owner: %v: only Linux shares a port among processes: %w", c.Addr, errors.ErrUnsupported)
 }
 
+// DefaultSlots returns 0: there are none.
+func DefaultSlots() int { return 0 }
+
 // Addr returns nothing.
 func (o *Owner) Addr() netip.Addr { return netip.Addr{} }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"os"
 	"strings"
@@ -46,6 +47,7 @@ type tenant struct {
 	run     string
 	slot, n int
 	token   lease.Token
+	serial  uint32
 	since   time.Time
 
 	mu     sync.Mutex // guards what follows
@@ -258,8 +260,12 @@ func (o *Owner) admit(t *tenant) *lease.Refusal {
 		return refusal(lease.OverQuota, "processes of user %d have, or have had until some seconds ago, %d slots of %v, and it gets %d of the owner (process %d) while few are free",
 			t.uid, has, o.Addr(), o.cfg.Quota.Leases, os.Getpid())
 	}
+	if o.serial == math.MaxUint32 { // two leases of a slot must not seal alike
+		return refusal(lease.NoSlot, "the owner (process %d) has leased the port as often as it can: start it again", os.Getpid())
+	}
+	o.serial++
 	o.table.lease(time.Now(), slot, t.n, t.uid)
-	t.slot = slot
+	t.slot, t.serial = slot, o.serial
 	o.tenants[t] = struct{}{}
 	o.granted++
 	return nil
@@ -296,7 +302,11 @@ func (t *tenant) grant() error {
 	if err := t.conn.SetDeadline(time.Now().Add(answerTime)); err != nil {
 		return err
 	}
+	m.Grant.Serial, m.Grant.Secured = t.serial, o.cfg.Secured != nil
 	err := o.slots.Descriptors(t.slot, t.n, func(fds []int) error {
+		if m.Grant.Secured {
+			fds = append(fds, int(o.cfg.Secured.File.Fd()))
+		}
 		_, _, err := t.conn.WriteMsgUnix(m.Append(nil), unix.UnixRights(fds...), nil)
 		return err
 	})
@@ -351,6 +361,8 @@ func (t *tenant) handle(m *lease.Message) error {
 		return t.write(&lease.Message{Done: true})
 	case m.Release != nil:
 		x.release(t, m.Release)
+	case m.Want != nil && t.owner.cfg.Secured != nil:
+		t.owner.cfg.Secured.Want(m.Want.Peer, m.Want.Why)
 	case m.Tell != nil:
 		t.mu.Lock()
 		t.counts, t.tells = *m.Tell, true

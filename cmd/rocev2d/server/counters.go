@@ -114,7 +114,7 @@ func (h *handlers) gauges() (list []metrics.Gauge) {
 		}
 	})
 	_, total := h.records.problems.latest()
-	return append(append(append(list, leaseGauges(h.devices)...), h.securedGauges()...),
+	return append(slices.Concat(list, leaseGauges(h.devices), h.securedGauges(), keyGauges(h.devices)),
 		metrics.Gauge{Name: "clients", Help: "clients that are there now", Value: float64(h.records.visits.size())},
 		metrics.Gauge{Name: "errors", Help: "errors that were recorded", Value: float64(total), Total: true},
 		metrics.Gauge{Name: "start_time_seconds", Help: "when the daemon began, in Unix time", Value: float64(h.begin.UnixMilli()) / 1000},

@@ -22,6 +22,7 @@ type device struct {
 	dev  *verbs.Device
 	taps []*tap.Switch
 	port *owner.Owner // nil: the port is not shared
+	keys *hostKeys    // nil: packets go in clear
 	past *pastLeases
 	log  *slog.Logger // nil: nothing is logged
 	wg   sync.WaitGroup
@@ -62,8 +63,18 @@ func ownDevice(c config.Device, seals bool, share owner.Config) (*device, error)
 	}
 	d := &device{cfg: c, seals: seals, past: newPastLeases(), log: share.Log}
 	share.Addr, share.Ended, share.Past = addr, d.past.add, d.past.Leases
+	if c.Guard.Given() {
+		share.Slots = owner.DefaultSlots()
+		if d.keys, err = openKeys(&c.Guard, addr, share.Slots, share.Log); err != nil {
+			return nil, err
+		}
+		share.Secured = d.keys.secured()
+	}
 	if d.port, err = owner.Listen(share); err != nil {
 		d.port = nil
+		if d.keys != nil {
+			return nil, errors.Join(err, d.keys.close())
+		}
 		if share.Dir != "" || errors.Is(err, syscall.EADDRINUSE) {
 			return nil, err
 		}
@@ -75,7 +86,11 @@ func ownDevice(c config.Device, seals bool, share owner.Config) (*device, error)
 		return d, nil
 	}
 	if d.dev, err = verbs.OpenLease(d.port.Socket(), d.config(0, share.Dir != "")); err != nil {
-		return nil, errors.Join(err, d.port.Close())
+		err = errors.Join(err, d.port.Close())
+		if d.keys != nil {
+			err = errors.Join(err, d.keys.close())
+		}
+		return nil, err
 	}
 	return d, nil
 }
@@ -120,6 +135,9 @@ func (d *device) close() error {
 	err := d.dev.Close()
 	if d.port != nil {
 		err = errors.Join(err, d.port.Close())
+	}
+	if d.keys != nil {
+		err = errors.Join(err, d.keys.close())
 	}
 	d.wg.Wait()
 	return err

@@ -105,7 +105,7 @@ func (s *Server) open(ctx, run context.Context) error {
 		s.devices = append(s.devices, d)
 		d.watch(s.records)
 		p := d.dev.QueryPort()
-		s.log.Info("device open", "device", d.addr(), "interface", p.Interface, "mtu", p.ActiveMTU.Bytes(), "udp_port", p.UDPPort)
+		s.log.Info("device open", "device", d.addr(), "interface", p.Interface, "mtu", p.ActiveMTU.Bytes(), "udp_port", p.UDPPort, "packets", c.Guard.Describe())
 	}
 	s.handlers.devices = s.devices
 	if err := s.exports.start(ctx, run, s.cfg, s.devices); err != nil {
@@ -187,7 +187,7 @@ func (s *Server) Reload(next *config.Config) (restart []string, err error) {
 	if s.options.Level != nil {
 		s.options.Level.Set(held.Log.Level)
 	}
-	return restart, s.exports.apply(&held)
+	return restart, errors.Join(s.renewTLS(), s.exports.apply(&held))
 }
 
 // Shutdown ends everything: no client is taken any more, transfers under way

@@ -199,6 +199,7 @@ func (k *checker) devices() {
 			k.fail(at+".shards", "%d: it must be a power of two up to 64", d.Shards)
 		}
 		k.port(at+".regions_port", d.Regions)
+		k.guard(d, at)
 	}
 }
 

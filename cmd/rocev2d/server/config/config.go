@@ -64,6 +64,7 @@ type Device struct {
 	Congestion string // congestion control, see verbs.Config; empty: Config.Congestion
 	Strict     string // rules of strict mode, see verbs.Config; empty: Config.Strict
 	Profile    string // limits of an adapter, see verbs.Config; empty: Config.Profile
+	Guard      Guard  // all packets are sealed
 }
 
 // Access says what clients may do with a region.

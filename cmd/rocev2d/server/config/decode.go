@@ -93,6 +93,9 @@ func (c *Config) decode(t *table) {
 		s.text("congestion", &d.Congestion)
 		s.text("strict", &d.Strict)
 		s.text("profile", &d.Profile)
+		if g := s.sub("secure", "[device.secure]"); g != nil {
+			d.decodeGuard(g)
+		}
 		s.end()
 		c.Devices = append(c.Devices, d)
 	}

@@ -1,0 +1,144 @@
+package guard
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/gosoftroce/rocev2/rocev2"
+	"github.com/gosoftroce/rocev2/transport"
+)
+
+// Reason is why keys are wanted.
+type Reason uint8
+
+// Reasons.
+const (
+	ToSend  Reason = iota // packets wait for them
+	Unknown               // a packet with the address of the peer is sealed with a key that is not known here
+	Renew                 // those that there are have sealed many packets
+)
+
+// Config says where a Link has its keys from, and which socket of the port it
+// is on. Table and Want are required.
+type Config struct {
+	Table *Table
+
+	// Want asks for keys of a peer. It must not wait, and may be called
+	// again and again. For Unknown the packet may be forged: keys that
+	// there are must stay.
+	Want func(peer netip.Addr, why Reason)
+
+	Slot   uint8  // of the socket among those of the port
+	Serial uint32 // another one for each that has the socket
+
+	// Through reports whether a packet, BTH to pad, goes to the owner of
+	// the port, which seals it: the link inside leases a part of the port.
+	// Nil: none does.
+	Through func(packet []byte) bool
+}
+
+// Link seals and opens the packets of the link that it wraps. It is a
+// transport.Link.
+type Link struct {
+	transport.Wrapper
+	cfg      Config
+	local    netip.Addr // without zone
+	port     uint16
+	rx       opening
+	counters counts
+
+	mu   sync.Mutex // guards what follows: packets that have waited leave beside Send
+	tx   sealing
+	wait waiting
+	asks asking
+}
+
+var _ transport.Link = (*Link)(nil)
+
+// New wraps inner.
+func New(inner transport.Link, c Config) *Link {
+	l := &Link{Wrapper: transport.Wrapper{Link: inner}, cfg: c, local: plain(inner.Addr()), port: inner.Capabilities().Port}
+	l.rx.init(l)
+	l.tx.init()
+	l.wait.of = map[netip.Addr][]packet{}
+	return l
+}
+
+// Counters returns what was sealed, opened and dropped.
+func (l *Link) Counters() Counters { return l.counters.load() }
+
+// Capabilities are those of the link inside, with room for what seals a packet.
+func (l *Link) Capabilities() transport.Capabilities {
+	c := l.Link.Capabilities()
+	c.LinkMTU -= transport.SealedOverhead
+	c.MTU = min(c.MTU, rocev2.LargestMTU(c.LinkMTU))
+	return c
+}
+
+// ReadLinkMTU has room for what seals a packet; see transport.LinkMTUReader.
+func (l *Link) ReadLinkMTU(peer netip.Addr) int {
+	n := transport.ReadLinkMTU(l.Link, peer)
+	if plain(peer) != l.local {
+		n -= transport.SealedOverhead
+	}
+	return n
+}
+
+// ErrMulticast is why a link joins no group.
+var ErrMulticast = errors.New("the port is secured, and multicast cannot be: its packets would be in clear")
+
+// JoinGroup fails with ErrMulticast.
+func (l *Link) JoinGroup(group netip.Addr) error {
+	return fmt.Errorf("guard: join %v on %v: %w", group, l.local, ErrMulticast)
+}
+
+// CanProbePort reports false: the packets of a probe would be in clear.
+func (l *Link) CanProbePort() bool { return false }
+
+// ProbePort sends nothing: see CanProbePort.
+func (l *Link) ProbePort(netip.Addr, []byte, <-chan struct{}) bool { return false }
+
+// Close closes the link inside. What waits for keys is lost.
+func (l *Link) Close() error {
+	err := l.Link.Close() // first: a Send that blocks has the lock
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.wait.end()
+	return err
+}
+
+// plain is an address as packets have it.
+func plain(a netip.Addr) netip.Addr { return a.Unmap().WithZone("") }
+
+// asking bounds how often keys are asked for: a stranger can have Unknown asked
+// as often as it likes.
+type asking struct {
+	mu   sync.Mutex
+	left [Renew + 1]int // of this second
+	last [Renew + 1]time.Time
+}
+
+// asksPerSecond is how often keys are asked for, for each reason.
+const asksPerSecond = 100
+
+func (a *asking) may(why Reason) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if now := time.Now(); now.Sub(a.last[why]) >= time.Second {
+		a.last[why], a.left[why] = now, asksPerSecond
+	}
+	if a.left[why] == 0 {
+		return false
+	}
+	a.left[why]--
+	return true
+}
+
+func (l *Link) want(peer netip.Addr, why Reason) {
+	if l.asks.may(why) {
+		l.cfg.Want(peer, why)
+	}
+}

@@ -1,0 +1,248 @@
+package guard
+
+import (
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/gosoftroce/rocev2/rocev2/psp"
+	"github.com/gosoftroce/rocev2/transport"
+)
+
+// arenaBytes is the room for packets that are sealed: those of some runs.
+const arenaBytes = 256 << 10
+
+const udpLen = 8
+
+// sealing is the state of Send.
+type sealing struct {
+	version uint64 // of the table
+	peers   map[netip.Addr]*sendPeer
+
+	batch *transport.TxBatch // of sealed packets; nil: there was none
+	view  transport.TxBatch
+	fail  transport.SendError
+	paths map[slotPath]*transport.Path
+	udp   [udpLen]byte
+}
+
+// sendPeer has the keys for packets to a peer.
+type sendPeer struct {
+	secret Secret
+	master *psp.MasterKeys
+	by     [256]*sender // by the slot of the receiver
+}
+
+// Format keeps the keys out of what is printed.
+func (p sendPeer) Format(f fmt.State, c rune) { p.secret.Format(f, c) }
+
+// sender is one key.
+type sender struct {
+	head   psp.Header
+	sealer *psp.Key
+	count  uint64 // of packets
+}
+
+// slotPath is a path to one slot of a peer, so that no run has packets for two.
+type slotPath struct {
+	*transport.Path
+	slot uint8
+}
+
+// mostPaths is how many are kept.
+const mostPaths = 4096
+
+func (s *sealing) init() {
+	s.peers, s.paths = map[netip.Addr]*sendPeer{}, map[slotPath]*transport.Path{}
+}
+
+// refresh takes what has changed in the table. A secret that stays has its
+// keys, and their initialization vectors, as before.
+func (s *sealing) refresh(t *Table) {
+	if t.Version() == s.version {
+		return
+	}
+	list, version, ok := t.read()
+	if !ok {
+		return
+	}
+	s.version = version
+	peers := make(map[netip.Addr]*sendPeer, len(list))
+	for i := range list {
+		p := &list[i]
+		switch old := s.peers[p.Addr]; {
+		case p.Send.Number == 0:
+		case old != nil && old.secret == p.Send:
+			peers[p.Addr] = old
+		default:
+			peers[p.Addr] = &sendPeer{secret: p.Send, master: p.Send.keys()}
+		}
+	}
+	s.peers = peers
+}
+
+// sender returns what seals packets to a slot of a peer.
+func (l *Link) sender(p *sendPeer, slot uint8) *sender {
+	if by := p.by[slot]; by != nil {
+		return by
+	}
+	spi := spiOf(p.secret.Number, l.cfg.Slot, slot)
+	key, ok := keyOf(&p.secret, p.master, spi)
+	if !ok {
+		return nil
+	}
+	by := &sender{sealer: key, head: psp.Header{Next: psp.UDP, SPI: spi, IV: uint64(l.cfg.Serial) << 32}}
+	p.by[slot] = by
+	return by
+}
+
+// spiOf returns the SPI of a key: see the documentation of the package.
+func spiOf(number uint16, sender, receiver uint8) uint32 {
+	return psp.SecondMaster | uint32(number)<<16 | uint32(sender)<<8 | uint32(receiver)
+}
+
+func keyOf(s *Secret, m *psp.MasterKeys, spi uint32) (*psp.Key, bool) {
+	bytes, ok := m.Derive(s.Version, spi)
+	if !ok {
+		return nil, false
+	}
+	k, err := psp.NewKey(s.Version, bytes)
+	clear(bytes)
+	return k, err == nil
+}
+
+// Send seals packets, and passes them on to the link inside in their order.
+func (l *Link) Send(b *transport.TxBatch) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if b.NeedsNoICRC() { // queue pairs have sealed them
+		return l.Link.Send(b)
+	}
+	s := &l.tx
+	s.refresh(l.cfg.Table)
+	s.fail = transport.SendError{}
+	for i := 0; i < b.Len(); {
+		last, err := l.sendSome(b, i)
+		if err != nil {
+			return err
+		}
+		i = last
+	}
+	s.view = transport.TxBatch{} // it is the caller's
+	return s.fail.Result()
+}
+
+// sendSome sends packets from first on that go the same way. It returns the
+// first one that it has not taken.
+func (l *Link) sendSome(b *transport.TxBatch, first int) (last int, err error) {
+	s := &l.tx
+	for last = first; last < b.Len() && l.open(b, last); last++ {
+	}
+	if last > first {
+		b.View(&s.view, first, last)
+		return last, s.note(l.Link.Send(&s.view), first)
+	}
+	data, path := b.Packet(first)
+	peer := s.peers[path.Dst]
+	switch {
+	case path.Dst.IsMulticast():
+		l.counters.multicast.Add(1)
+		s.fail.Add(first, 1, ErrMulticast)
+		return first + 1, nil
+	case peer == nil:
+		l.keep(data, path)
+		return first + 1, nil
+	}
+	if l.wait.of[path.Dst] != nil {
+		l.release(path.Dst)
+	}
+	return l.sendSealed(b, first, peer)
+}
+
+// open reports whether a packet leaves the link as it is.
+func (l *Link) open(b *transport.TxBatch, i int) bool {
+	data, path := b.Packet(i)
+	return path.Dst == l.local || l.cfg.Through != nil && l.cfg.Through(data)
+}
+
+// sendSealed seals and sends packets from first on that go to a peer.
+func (l *Link) sendSealed(b *transport.TxBatch, first int, peer *sendPeer) (last int, err error) {
+	s := &l.tx
+	l.emptyBatch()
+	_, to := b.Packet(first)
+	for last = first; last < b.Len(); last++ {
+		data, path := b.Packet(last)
+		if path.Dst != to.Dst || last > first && l.open(b, last) || s.batch.Room() == nil {
+			break
+		}
+		r := b.Run(last, false)
+		b.Seal(&r, netip.AddrPortFrom(l.local, l.port))
+		if !l.seal(peer, data, r.Data, path) {
+			l.counters.noKeys.Add(1)
+		}
+	}
+	return last, s.note(l.Link.Send(s.batch), first)
+}
+
+func (l *Link) emptyBatch() {
+	if l.tx.batch == nil {
+		l.tx.batch = transport.NewSealedBatch(arenaBytes)
+	}
+	l.tx.batch.Reset()
+}
+
+// seal adds a packet to the batch, which has room, given both BTH to pad and
+// BTH to ICRC. It reports false if there is no key that may seal it.
+func (l *Link) seal(peer *sendPeer, data, whole []byte, path *transport.Path) bool {
+	s := &l.tx
+	slot := uint8(binary.BigEndian.Uint32(data[4:])) & uint8(max(peer.secret.Slots, 1)-1)
+	by := l.sender(peer, slot)
+	if by == nil || by.count >= psp.MaxPackets {
+		return false
+	}
+	by.count++
+	by.head.IV++
+	if by.count >= psp.MaxPackets/2 && by.count%1024 == 0 {
+		l.want(path.Dst, Renew)
+	}
+	binary.BigEndian.PutUint16(s.udp[:], cmp.Or(path.SrcPort, l.port))
+	binary.BigEndian.PutUint16(s.udp[2:], path.Port(l.port))
+	binary.BigEndian.PutUint16(s.udp[4:], uint16(udpLen+len(whole)))
+	n := len(by.sealer.Seal(s.batch.Room()[:0], &by.head, s.udp[:], whole))
+	s.batch.Commit(n, s.to(l.local, path, slot, peer.secret.Slots))
+	return true
+}
+
+// to returns the path to a slot of a peer. Where the peer has one socket it is
+// that of all.
+func (s *sealing) to(local netip.Addr, path *transport.Path, slot uint8, slots uint16) *transport.Path {
+	if slots <= 1 {
+		return path
+	}
+	k := slotPath{path, slot}
+	if p := s.paths[k]; p != nil {
+		return p
+	}
+	if len(s.paths) >= mostPaths {
+		clear(s.paths)
+	}
+	p := transport.NewPath(local, *path)
+	s.paths[k] = p
+	return p
+}
+
+// note takes what a Send of the link inside has returned, whose first packet is
+// packet first of the caller. It returns what ends the caller's Send.
+func (s *sealing) note(err error, first int) error {
+	if err == nil {
+		return nil
+	}
+	var failed *transport.SendError
+	if errors.As(err, &failed) {
+		s.fail.Add(first+failed.Index, failed.Failed, failed.Err)
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,128 @@
+package keychannel
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"time"
+)
+
+// inbound bounds the connections of peers: any host can connect.
+type inbound struct {
+	open    []*arrival // the oldest first
+	buckets map[netip.Addr]*bucket
+}
+
+// arrival is a connection that is not authenticated yet.
+type arrival struct {
+	net.Conn
+	from netip.Addr
+}
+
+const (
+	mostArrivals = 64 // at the same time, and of one address:
+	mostOfOne    = 4
+
+	// Handshakes of one address in a second, and at once.
+	arrivalRate, arrivalBurst = 5, 20
+	mostBuckets               = 4096
+)
+
+// bucket holds what is left of a rate.
+type bucket struct {
+	left float64
+	at   time.Time
+}
+
+func (n *inbound) init() { n.buckets = map[netip.Addr]*bucket{} }
+
+// may reports whether an address may begin a handshake now.
+func (n *inbound) may(from netip.Addr, now time.Time) bool {
+	b := n.buckets[from]
+	if b == nil {
+		if len(n.buckets) >= mostBuckets {
+			clear(n.buckets)
+		}
+		b = &bucket{arrivalBurst, now}
+		n.buckets[from] = b
+	}
+	b.left = min(b.left+now.Sub(b.at).Seconds()*arrivalRate, arrivalBurst)
+	b.at = now
+	if b.left < 1 {
+		return false
+	}
+	b.left--
+	return true
+}
+
+// accept takes connections until the listener is closed.
+func (c *Channel) accept() {
+	for pause := time.Millisecond; ; {
+		conn, err := c.ln.Accept()
+		switch {
+		case err == nil:
+			pause = time.Millisecond
+			c.arrive(conn)
+		case c.ctx.Err() != nil || errors.Is(err, net.ErrClosed):
+			return
+		default: // out of descriptors
+			select {
+			case <-time.After(pause):
+			case <-c.ctx.Done():
+				return
+			}
+			pause = min(2*pause, time.Second)
+		}
+	}
+}
+
+// arrive gives a connection a place, and agrees with its peer. The oldest one
+// that is not done makes room.
+func (c *Channel) arrive(conn net.Conn) {
+	at, err := netip.ParseAddrPort(conn.RemoteAddr().String())
+	a := &arrival{conn, at.Addr().Unmap().WithZone("")}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n, of := &c.inbound, 0
+	for _, o := range n.open {
+		if o.from == a.from {
+			of++
+		}
+	}
+	if err != nil || c.closed || a.from == c.local || of >= mostOfOne || !n.may(a.from, time.Now()) {
+		c.count.Refused++
+		conn.Close()
+		return
+	}
+	if len(n.open) >= mostArrivals {
+		c.count.Refused++
+		n.open[0].Close()
+		n.open = n.open[1:]
+	}
+	n.open = append(n.open, a)
+	c.wg.Go(func() {
+		if err := c.agree(c.ctx, conn, a.from, false); err != nil {
+			c.failed(a.from, err, "was connected to")
+		}
+		c.leave(a)
+	})
+}
+
+func (c *Channel) leave(a *arrival) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i, o := range c.inbound.open {
+		if o == a {
+			c.inbound.open = append(c.inbound.open[:i], c.inbound.open[i+1:]...)
+			return
+		}
+	}
+}
+
+func (c *Channel) inboundClose() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, a := range c.inbound.open {
+		a.Close()
+	}
+}

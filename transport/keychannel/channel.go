@@ -1,0 +1,342 @@
+package keychannel
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"encoding/binary"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gosoftroce/rocev2/internal/counters"
+	"github.com/gosoftroce/rocev2/internal/loglimit"
+	"github.com/gosoftroce/rocev2/transport/guard"
+)
+
+// Channel agrees with peers on keys. Its methods may be called from any
+// goroutine.
+type Channel struct {
+	cfg    Config
+	local  netip.Addr // without zone
+	tls    atomic.Pointer[tls.Config]
+	ctx    context.Context
+	cancel context.CancelFunc
+	ln     net.Listener
+	wg     sync.WaitGroup
+	limit  loglimit.Limit
+
+	mu      sync.Mutex // guards what follows
+	peers   map[netip.Addr]*peer
+	numbers map[uint16]bool // that are in use
+	dials   [2]int          // that are under way: those that packets wait for, and others
+	inbound inbound
+	count   Counters
+	sweep   *time.Timer
+	closed  bool
+}
+
+// peer is what is known of one.
+type peer struct {
+	guard.Peer
+	name  string
+	since time.Time   // of the keys to send
+	made  []time.Time // of Receives
+	first bool        // this side has connected
+
+	dialing bool
+	tried   time.Time // when this side has connected last
+	fails   int       // since there were keys
+	err     error     // of the last try; nil: it has succeeded
+}
+
+// Counters are what a Channel has done.
+type Counters struct {
+	Agreed  uint64 `name:"keys_agreed" help:"handshakes with peer hosts that gave keys"`
+	Failed  uint64 `name:"keys_failed" help:"handshakes with peer hosts that failed"`
+	Refused uint64 `name:"keys_refused" help:"connections of peer hosts that were closed at once: there were too many"`
+	Hints   uint64 `name:"keys_hints" help:"handshakes begun as packets came with an unknown key, as after a restart"`
+}
+
+// Each calls f for every counter with its name, in fixed order.
+func (c *Counters) Each(f func(name string, value uint64)) { counters.Each(c, f) }
+
+// Help returns what the counter of a name of Each counts.
+func (c *Counters) Help(name string) string { return counters.Help(c, name) }
+
+const (
+	sweepEvery = 10 * time.Second
+
+	// Handshakes that this side begins, at most so many at the same time:
+	// those that packets wait for, and others, which strangers may cause.
+	mostDials, mostHinted = 16, 8
+
+	// Between two tries, doubled from the first to the most.
+	dialPause, dialPauseMost = 100 * time.Millisecond, 2 * time.Second
+	hintPause, hintPauseMost = time.Second, time.Minute
+
+	// Peers without keys that are remembered, with what was wrong.
+	mostFailing = 256
+)
+
+// Open begins to listen for peers.
+func Open(cfg Config) (*Channel, error) {
+	if err := cfg.fill(); err != nil {
+		return nil, err
+	}
+	ln, err := cfg.Listen()
+	if err != nil {
+		return nil, err
+	}
+	c := &Channel{cfg: cfg, local: cfg.Addr.Unmap().WithZone(""), ln: ln, peers: map[netip.Addr]*peer{}, numbers: map[uint16]bool{}}
+	c.inbound.init()
+	c.tls.Store(cfg.TLS)
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	c.sweep = time.AfterFunc(sweepEvery, c.look)
+	c.wg.Go(c.accept)
+	return c, nil
+}
+
+// SetTLS has handshakes from now on use another configuration.
+func (c *Channel) SetTLS(t *tls.Config) { c.tls.Store(t) }
+
+// Counters returns what was done.
+func (c *Channel) Counters() Counters {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.count
+}
+
+// State is what there is of a peer.
+type State struct {
+	Addr  netip.Addr
+	Name  string    // that Config.Allow has returned
+	Since time.Time // of the keys; zero: there are none
+	Err   error     // of the last try of this side; nil: it has succeeded
+}
+
+// States returns what there is of each peer, in the order of their addresses.
+func (c *Channel) States() (list []State) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for a, p := range c.peers {
+		list = append(list, State{a, p.name, p.since, p.err})
+	}
+	slices.SortFunc(list, func(a, b State) int { return a.Addr.Compare(b.Addr) })
+	return list
+}
+
+// Want is guard.Config.Want: it begins a handshake with a peer, if there is
+// reason for one, and none of late.
+func (c *Channel) Want(addr netip.Addr, why guard.Reason) {
+	addr = addr.Unmap().WithZone("")
+	if !addr.IsValid() || addr == c.local || addr.IsUnspecified() || addr.IsMulticast() || addr.Is4() != c.local.Is4() {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := c.peers[addr]
+	kind, most, pause, longest := 0, mostDials, dialPause, dialPauseMost
+	if why != guard.ToSend {
+		kind, most, pause, longest = 1, mostHinted, hintPause, hintPauseMost
+	}
+	if c.closed || c.dials[kind] >= most {
+		return
+	}
+	now := time.Now()
+	if p == nil {
+		if p = c.enter(addr); p == nil {
+			return
+		}
+	}
+	if p.fails > 0 {
+		pause = min(pause<<min(p.fails-1, 16), longest)
+	}
+	switch {
+	case p.dialing, !p.tried.IsZero() && now.Sub(p.tried) < pause:
+		return
+	case why == guard.ToSend && p.Send.Number != 0:
+		return
+	case why != guard.ToSend && p.Send.Number != 0 && now.Sub(p.since) < hintPause:
+		return
+	}
+	if why == guard.Unknown {
+		c.count.Hints++
+	}
+	p.dialing, p.tried = true, now
+	c.dials[kind]++
+	c.wg.Go(func() { c.dial(addr, kind) })
+}
+
+// enter makes room for a peer, and returns it; nil if there is none.
+func (c *Channel) enter(addr netip.Addr) *peer {
+	failing, oldest := 0, (*peer)(nil)
+	for _, p := range c.peers {
+		if p.Send.Number == 0 && len(p.Receives) == 0 && !p.dialing {
+			failing++
+			if oldest == nil || p.tried.Before(oldest.tried) {
+				oldest = p
+			}
+		}
+	}
+	if failing >= mostFailing {
+		delete(c.peers, oldest.Addr)
+	}
+	if len(c.peers) >= guard.MostPeers+mostFailing {
+		return nil
+	}
+	p := &peer{Peer: guard.Peer{Addr: addr}}
+	c.peers[addr] = p
+	return p
+}
+
+// dial connects to a peer and agrees with it.
+func (c *Channel) dial(addr netip.Addr, kind int) {
+	ctx, cancel := context.WithTimeout(c.ctx, handshakeTime)
+	defer cancel()
+	conn, err := c.cfg.Dial(ctx, addr)
+	if err == nil {
+		err = c.agree(ctx, conn, addr, true)
+	}
+	c.mu.Lock()
+	c.dials[kind]--
+	if p := c.peers[addr]; p != nil {
+		p.dialing, p.err = false, err
+		if p.fails++; err == nil {
+			p.fails = 0
+		}
+	}
+	c.mu.Unlock()
+	if err != nil {
+		c.failed(addr, err, "connected to it")
+	}
+}
+
+// failed counts a handshake that has failed, and logs it.
+func (c *Channel) failed(addr netip.Addr, err error, what string) {
+	if c.ctx.Err() != nil {
+		return
+	}
+	c.mu.Lock()
+	c.count.Failed++
+	c.mu.Unlock()
+	if hidden, ok := c.limit.Allow(time.Now()); ok {
+		c.cfg.Log.Warn("no keys of a peer host: packets to it are not sent, and those of it are dropped", "device", c.local, "peer", addr, "this_side", what, "why", c.cfg.Explain(err), "more_before", hidden)
+	}
+}
+
+// receives installs a key for what comes from a peer, and gives it its number.
+func (c *Channel) receives(addr netip.Addr, s *guard.Secret) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return errClosed
+	}
+	p := c.peers[addr]
+	if p == nil {
+		if p = c.enter(addr); p == nil {
+			return errFull
+		}
+	}
+	s.Number = c.number()
+	was, made := p.Receives, p.made
+	p.Receives = append([]guard.Secret{*s}, was...)
+	p.made = append([]time.Time{time.Now()}, made...)
+	if n := guard.MostReceives; len(p.Receives) > n {
+		c.drop(p, n)
+	}
+	if !c.cfg.Table.Set(&p.Peer) {
+		delete(c.numbers, s.Number)
+		delete(c.peers, addr)
+		return errFull
+	}
+	return nil
+}
+
+// number returns one that is not in use. Others cannot tell the next.
+func (c *Channel) number() uint16 {
+	for {
+		var b [2]byte
+		rand.Read(b[:])
+		if n := binary.BigEndian.Uint16(b[:]) & guard.MaxNumber; n != 0 && !c.numbers[n] {
+			c.numbers[n] = true
+			return n
+		}
+	}
+}
+
+// drop forgets the keys for what comes from a peer from the n-th on.
+func (c *Channel) drop(p *peer, n int) {
+	for i := n; i < len(p.Receives); i++ {
+		delete(c.numbers, p.Receives[i].Number)
+		p.Receives[i] = guard.Secret{}
+	}
+	p.Receives, p.made = p.Receives[:n], p.made[:n]
+}
+
+// sends has what goes to a peer sealed with a key.
+func (c *Channel) sends(addr netip.Addr, s *guard.Secret, name string, client bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := c.peers[addr]
+	if p == nil || c.closed {
+		return
+	}
+	first := p.Send.Number == 0
+	p.Send, p.name, p.since, p.first, p.fails, p.err = *s, name, time.Now(), client, 0, nil
+	c.cfg.Table.Set(&p.Peer)
+	c.count.Agreed++
+	if first {
+		c.cfg.Log.Info("keys agreed with a peer host", "device", c.local, "peer", addr, "name", name, "cipher", s.Version)
+	}
+}
+
+// look forgets keys that others have followed, and renews old ones.
+func (c *Channel) look() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return
+	}
+	now := time.Now()
+	for addr, p := range c.peers {
+		if n := len(p.Receives); n > 1 && now.Sub(p.made[0]) > Overlap {
+			c.drop(p, 1)
+			c.cfg.Table.Set(&p.Peer)
+		}
+		age, renew := now.Sub(p.since), RenewAfter
+		if !p.first {
+			renew += renewLater
+		}
+		switch {
+		case p.Send.Number == 0 && len(p.Receives) > 0 && now.Sub(p.made[0]) > Overlap, p.Send.Number != 0 && age > forgetAfter:
+			c.drop(p, 0)
+			delete(c.peers, addr)
+			c.cfg.Table.Remove(addr)
+		case p.Send.Number != 0 && age > renew:
+			c.wg.Go(func() { c.Want(addr, guard.Renew) })
+		}
+	}
+	c.sweep.Reset(sweepEvery)
+}
+
+// Close ends all handshakes, and forgets all keys.
+func (c *Channel) Close() error {
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return errClosed
+	}
+	c.closed = true
+	c.sweep.Stop()
+	c.mu.Unlock()
+	c.cancel()
+	err := c.ln.Close()
+	c.inboundClose()
+	c.wg.Wait()
+	c.cfg.Table.Clear()
+	return err
+}

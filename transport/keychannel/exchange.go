@@ -1,0 +1,160 @@
+package keychannel
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/gosoftroce/rocev2/rocev2/psp"
+	"github.com/gosoftroce/rocev2/transport/guard"
+)
+
+// record is what each side says: see the documentation of the package.
+type record struct {
+	number, slots uint16
+	own, peer     netip.Addr
+}
+
+const (
+	recordLen     = 40
+	recordVersion = 1
+	mostSlots     = 256
+)
+
+func (r *record) put() []byte {
+	b := make([]byte, recordLen)
+	b[0] = recordVersion
+	binary.BigEndian.PutUint16(b[2:], r.number)
+	binary.BigEndian.PutUint16(b[4:], r.slots)
+	own, peer := r.own.As16(), r.peer.As16()
+	copy(b[8:], own[:])
+	copy(b[24:], peer[:])
+	return b
+}
+
+func parseRecord(b []byte) (r record, err error) {
+	if b[0] != recordVersion {
+		return r, fmt.Errorf("the peer speaks version %d of the protocol, this side %d: use the same release of both", b[0], recordVersion)
+	}
+	r.number, r.slots = binary.BigEndian.Uint16(b[2:]), binary.BigEndian.Uint16(b[4:])
+	r.own, r.peer = netip.AddrFrom16([16]byte(b[8:24])).Unmap(), netip.AddrFrom16([16]byte(b[24:40])).Unmap()
+	if r.number == 0 || r.number > guard.MaxNumber || r.slots == 0 || r.slots > mostSlots || r.slots&(r.slots-1) != 0 {
+		return r, fmt.Errorf("the peer says what cannot be: number %d, %d slots", r.number, r.slots)
+	}
+	return r, nil
+}
+
+// exporterLabel is that of RFC 8446 7.5.
+const exporterLabel = "EXPORTER-rocev2-host"
+
+// secretOf exports the master key of a direction.
+func secretOf(state *tls.ConnectionState, fromClient bool) (s guard.Secret, err error) {
+	context := []byte{1}
+	if fromClient {
+		context[0] = 0
+	}
+	bytes, err := state.ExportKeyingMaterial(exporterLabel, context, psp.MasterKeyLen)
+	if err != nil {
+		return s, fmt.Errorf("derive a key: %w", err)
+	}
+	copy(s.Master[:], bytes)
+	clear(bytes)
+	s.Version = psp.GCM256
+	if state.CipherSuite == tls.TLS_AES_128_GCM_SHA256 {
+		s.Version = psp.GCM128
+	}
+	return s, nil
+}
+
+// agree agrees with a peer on keys, over a connection that it closes.
+func (c *Channel) agree(ctx context.Context, conn net.Conn, peer netip.Addr, client bool) error {
+	defer conn.Close()
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	defer stop()
+	if err := conn.SetDeadline(time.Now().Add(handshakeTime)); err != nil {
+		return err
+	}
+	base := c.tls.Load()
+	var t *tls.Conn
+	if client {
+		t = tls.Client(conn, c.cfg.client(base, peer))
+	} else {
+		t = tls.Server(conn, c.cfg.server(base))
+	}
+	if err := t.HandshakeContext(ctx); err != nil {
+		linger(conn)
+		return err
+	}
+	state := t.ConnectionState()
+	name, err := c.cfg.check(base, peer, &state)
+	if err != nil {
+		return err
+	}
+	into, err := secretOf(&state, !client)
+	if err != nil {
+		return err
+	}
+	from, err := secretOf(&state, client)
+	if err != nil {
+		return err
+	}
+	into.Slots = uint16(c.cfg.Slots)
+	if err := c.receives(peer, &into); err != nil {
+		return err
+	}
+	theirs, err := exchange(t, client, &record{into.Number, into.Slots, c.local, peer})
+	switch {
+	case err != nil:
+		return err
+	case theirs.own != peer || theirs.peer != c.local:
+		return fmt.Errorf("the peer is %v at %v, and takes this side for %v, not %v: addresses between the two are translated, or somebody is between them", theirs.own, peer, theirs.peer, c.local)
+	}
+	from.Number, from.Slots = theirs.number, theirs.slots
+	c.sends(peer, &from, name, client)
+	return nil
+}
+
+// exchange says what this side has to say, and returns what the peer says. The
+// side that has connected says it first.
+func exchange(t *tls.Conn, client bool, own *record) (record, error) {
+	var b [recordLen]byte
+	if client {
+		if _, err := t.Write(own.put()); err != nil {
+			return record{}, err
+		}
+	}
+	if _, err := io.ReadFull(t, b[:]); err != nil {
+		return record{}, err
+	}
+	if !client {
+		if _, err := t.Write(own.put()); err != nil {
+			return record{}, err
+		}
+	}
+	return parseRecord(b[:])
+}
+
+const (
+	lingerTime = time.Second
+	lingerMost = 64 << 10
+)
+
+// linger takes what the peer has sent still: the connection would be reset
+// else, and the peer not see the alert that says what is wrong.
+func linger(conn net.Conn) {
+	if conn.SetReadDeadline(time.Now().Add(lingerTime)) == nil {
+		_, _ = io.Copy(io.Discard, io.LimitReader(conn, lingerMost))
+	}
+}
+
+// Why there are no keys.
+var (
+	errFull   = errors.New("there are keys of as many peers as there can be")
+	errClosed = errors.New("keychannel: closed")
+)

@@ -1,0 +1,98 @@
+package verbs
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+
+	"github.com/gosoftroce/rocev2/transport/guard"
+	"github.com/gosoftroce/rocev2/transport/keychannel"
+	"github.com/gosoftroce/rocev2/transport/owner"
+)
+
+// Secure says how all packets of a device are secured, whatever queue pairs
+// they are of: encrypted and authenticated (AES-GCM), with keys on which the
+// two hosts agree by TLS 1.3 over TCP. The peer's device is secured, too: what
+// comes in clear is dropped, and nothing leaves in clear. To a program a host
+// with which there are no keys is one that is not there. TLS is required.
+//
+// The process has the port of the address for itself, or owns it
+// (Config.Owner): then the devices of other processes that share it are secured
+// without knowing. The path MTU is that for packets that are 40 bytes longer.
+// Multicast is refused. Packets of the device to its own address are in clear,
+// as they do not leave the host.
+type Secure struct {
+	// TLS has the certificate of this host, and as RootCAs the authorities
+	// that have issued those of peers, whichever side connects. With the
+	// configuration of secure.PSK both have a secret in place of
+	// certificates.
+	TLS *tls.Config
+
+	// Port is the TCP port where hosts agree on keys, the same on all. 0:
+	// 4791.
+	Port uint16
+
+	// AnyAddress has a certificate be good for any host. Else that of a
+	// peer must have its address among its subject alternative names.
+	AnyAddress bool
+
+	// Allow decides about a peer that TLS has authenticated, and returns
+	// its name for logs. Nil allows all.
+	Allow func(peer netip.Addr, state *tls.ConnectionState) (name string, err error)
+}
+
+// guarded is how all packets of a device are secured that has its port.
+type guarded struct {
+	keys  *keychannel.Channel
+	table *guard.Table
+	file  *os.File // nil: no other process has the table
+}
+
+// secure begins to agree with peers of an address on keys. shared says that
+// other processes use them, too.
+func (c *Config) secure(addr netip.Addr, slots int, shared bool) (*guarded, error) {
+	if c.SharedMemory {
+		return nil, errors.New("fields Secure and SharedMemory: what passes through memory is not sealed; take one of them out")
+	}
+	g := &guarded{table: guard.NewTable()}
+	if shared {
+		var err error
+		if g.table, g.file, err = guard.NewSharedTable(); err != nil {
+			return nil, err
+		}
+	}
+	s := c.Secure
+	var err error
+	g.keys, err = keychannel.Open(keychannel.Config{Addr: addr, Port: s.Port, TLS: s.TLS, AnyAddress: s.AnyAddress, Allow: s.Allow, Table: g.table, Slots: slots})
+	if err != nil {
+		g.close()
+		return nil, fmt.Errorf("field Secure: %w", err)
+	}
+	return g, nil
+}
+
+// wrap has links of the port seal, one for each slot.
+func (g *guarded) wrap(links []Link) {
+	for i, l := range links {
+		links[i] = guard.New(l, guard.Config{Table: g.table, Slot: uint8(i), Want: g.keys.Want})
+	}
+}
+
+// secured is what an owner of the port needs.
+func (g *guarded) secured() *owner.Secured {
+	return &owner.Secured{Table: g.table, File: g.file, Want: g.keys.Want}
+}
+
+func (g *guarded) close() {
+	if g == nil {
+		return
+	}
+	if g.keys != nil {
+		_ = g.keys.Close()
+	}
+	if g.file != nil {
+		g.file.Close()
+	}
+}
