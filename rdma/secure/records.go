@@ -13,16 +13,34 @@ import (
 // has taken when it has done its work is TLS's, and the program has the rest.
 type records struct {
 	net.Conn
-	head [5]byte
-	have int  // bytes of head
-	left int  // bytes of the record after it
-	some bool // records have come
+	head   [5]byte
+	have   int   // bytes of head
+	left   int   // bytes of the record after it
+	some   bool  // records have come
+	failed error // of a Write
+}
+
+// Write returns no error of the connection: Read does, after all that the peer
+// has said before. What it says before it ends a handshake is why: an alert.
+func (r *records) Write(p []byte) (n int, err error) {
+	if r.failed == nil {
+		_, r.failed = r.Conn.Write(p)
+	}
+	return len(p), nil
 }
 
 // errGivenUp is what a peer causes that has TLS, and ends the handshake.
 var errGivenUp = fmt.Errorf("the peer has ended the handshake after it had begun it: it has waited too long for this side, as for a program that was stopped (clients have %v), or its own error says why: %w", Time, io.ErrUnexpectedEOF)
 
 func (r *records) Read(p []byte) (n int, err error) {
+	n, err = r.read(p)
+	if err != nil && r.failed != nil {
+		err = r.failed
+	}
+	return n, err
+}
+
+func (r *records) read(p []byte) (n int, err error) {
 	if r.left > 0 {
 		n, err = r.Conn.Read(p[:min(len(p), r.left)])
 		if r.left -= n; r.left == 0 {

@@ -3,6 +3,7 @@ package secure
 import (
 	"bytes"
 	"crypto/tls"
+	"errors"
 	"io"
 	"math/rand/v2"
 	"net"
@@ -88,5 +89,32 @@ func TestRecords(t *testing.T) {
 		if left, err := io.ReadAll(in.Reader); !bytes.Equal(got, all) || !bytes.Equal(left, rest) {
 			t.Fatalf("%q is left, %v", left, err)
 		}
+	}
+}
+
+// ended is a connection whose peer has said something and ended it.
+type ended struct{ source }
+
+var errEnded = errors.New("ended by the peer")
+
+func (ended) Write([]byte) (int, error) { return 0, errEnded }
+
+// TestLastWords has a peer refuse this side and end the connection while this
+// side still writes: what the peer has said is read, and then what has failed.
+func TestLastWords(t *testing.T) {
+	t.Parallel()
+	alert := []byte{21, 3, 3, 0, 2, 2, 116} // fatal, certificate required
+	c := &records{Conn: ended{source{Reader: bytes.NewReader(alert)}}}
+	for range 2 {
+		if n, err := c.Write([]byte("finished")); n != 8 || err != nil {
+			t.Errorf("Write returns %d, %v", n, err)
+		}
+	}
+	got := make([]byte, len(alert))
+	if _, err := io.ReadFull(c, got); err != nil || !bytes.Equal(got, alert) {
+		t.Errorf("%x, %v", got, err)
+	}
+	if _, err := c.Read(got); err != errEnded {
+		t.Errorf("then %v", err)
 	}
 }

@@ -149,11 +149,6 @@ func (c *Conn) seal(t *tls.Conn, session *Session) error {
 func step(t io.ReadWriter, n byte) error {
 	var said [1]byte
 	if _, err := t.Write([]byte{n}); err != nil {
-		// A peer that refuses this side says why, and then closes.
-		var alert *net.OpError
-		if _, why := t.Read(said[:]); errors.As(why, &alert) && alert.Op == "remote error" {
-			return why
-		}
 		return err
 	}
 	if _, err := io.ReadFull(t, said[:]); err != nil {
