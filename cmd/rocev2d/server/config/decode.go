@@ -83,21 +83,7 @@ func (c *Config) decode(t *table) {
 		c.decodeTLS(s)
 	}
 	for _, s := range t.list("device", "a [[device]]") {
-		d := Device{Regions: DefaultRegionsPort}
-		s.text("address", &d.Address)
-		s.number("shards", &d.Shards)
-		s.bytes("receive_buffer", &d.RecvBuffer)
-		s.bytes("send_buffer", &d.SendBuffer)
-		s.number("regions_port", &d.Regions)
-		s.boolean("shared_memory", &d.Shm)
-		s.text("congestion", &d.Congestion)
-		s.text("strict", &d.Strict)
-		s.text("profile", &d.Profile)
-		if g := s.sub("secure", "[device.secure]"); g != nil {
-			d.decodeGuard(g)
-		}
-		s.end()
-		c.Devices = append(c.Devices, d)
+		c.Devices = append(c.Devices, s.device())
 	}
 	for _, s := range t.list("region", "a [[region]]") {
 		c.Regions = append(c.Regions, s.region())
@@ -113,6 +99,24 @@ func (c *Config) decode(t *table) {
 		s.end()
 	}
 	t.end()
+}
+
+func (t *table) device() Device {
+	d := Device{Regions: DefaultRegionsPort}
+	t.text("address", &d.Address)
+	t.number("shards", &d.Shards)
+	t.bytes("receive_buffer", &d.RecvBuffer)
+	t.bytes("send_buffer", &d.SendBuffer)
+	t.number("regions_port", &d.Regions)
+	t.boolean("shared_memory", &d.Shm)
+	t.text("congestion", &d.Congestion)
+	t.text("strict", &d.Strict)
+	t.text("profile", &d.Profile)
+	if g := t.sub("secure", "[device.secure]"); g != nil {
+		d.decodeGuard(g)
+	}
+	t.end()
+	return d
 }
 
 func (c *Config) decodeTargets(s *table) {

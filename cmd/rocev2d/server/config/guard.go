@@ -28,7 +28,7 @@ func (g *Guard) TLS() (*tls.Config, error) {
 		return nil, err
 	}
 	if g.PSK == "" && len(c.Certificates) == 0 {
-		return nil, &tlsfiles.Error{Part: tlsfiles.Cert, Err: errors.New("it is missing: a file with the certificate of this host")}
+		return nil, tlsfiles.Mistakes{{Part: tlsfiles.Cert, Err: errors.New("it is missing: a file with the certificate of this host")}}
 	}
 	return c, nil
 }
@@ -36,10 +36,10 @@ func (g *Guard) TLS() (*tls.Config, error) {
 // decodeGuard reads [device.secure].
 func (d *Device) decodeGuard(s *table) {
 	g := &d.Guard
-	s.text("cert", &g.Cert)
-	s.text("key", &g.Key)
-	s.text("ca", &g.CA)
-	s.text("psk_file", &g.PSK)
+	s.given("cert", &g.Cert)
+	s.given("key", &g.Key)
+	s.given("ca", &g.CA)
+	s.given("psk_file", &g.PSK)
 	s.boolean("any_address", &g.AnyAddress)
 	s.number("port", &g.Port)
 	var allow []string
@@ -68,9 +68,11 @@ func (k *checker) guard(d *Device, at string) {
 		return
 	}
 	at += ".secure."
-	var wrong *tlsfiles.Error
+	var wrong tlsfiles.Mistakes
 	if _, err := g.TLS(); errors.As(err, &wrong) {
-		k.fail(at+guardPart[wrong.Part], "%v", wrong.Err)
+		for _, w := range wrong {
+			k.fail(at+guardPart[w.Part], "%v", w.Err)
+		}
 	}
 	k.port(at+"port", g.Port)
 	switch {
