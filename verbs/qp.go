@@ -232,8 +232,11 @@ func (q *QP) Modify(a *Attr, mask AttrMask) error {
 	if err := q.core.Modify(a, mask); err != nil {
 		return fmt.Errorf("verbs: modify QP %v: %w", q.QPN(), err)
 	}
+	if mask&AttrState != 0 && a.State == StateInit {
+		q.dev.seals.begin(q.QPN())
+	}
 	if used && mask&AttrState != 0 && a.State == StateReset {
-		q.dev.seals.end(q)
+		q.dev.seals.end(q, false)
 		q.mu.Lock()
 		q.psn = q.newPSN()
 		q.mu.Unlock()
@@ -333,7 +336,7 @@ func (q *QP) PostRecv(wrs ...RecvWR) error {
 // before Close.
 func (q *QP) Close() error {
 	err := q.core.Close()
-	q.dev.seals.end(q)
+	q.dev.seals.end(q, true)
 	return err
 }
 

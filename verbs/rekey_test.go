@@ -366,7 +366,7 @@ func TestRekeyBesideClose(t *testing.T) {
 			into := [2]verbs.Association{{SPI: sa.SPI(uint8(round)), Key: make([]byte, 16)}, {SPI: sb.SPI(uint8(round)), Key: make([]byte, 16)}}
 			into[0].Key[0], into[1].Key[0], into[1].Key[1] = byte(round), byte(round), 1
 			check(t, errors.Join(sa.Accept(into[0]), sb.Accept(into[1]), sa.Seal(into[1]), sb.Seal(into[0])))
-			for _, s := range []*verbs.Sealing{sa, sb} { // Sealing of a queue pair that began anew is another
+			for _, s := range []*verbs.Sealing{sa, sb} {
 				wishes.Go(func() {
 					for range 100 {
 						s.Rekey()

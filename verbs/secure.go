@@ -66,7 +66,8 @@ var ErrNotSealing = errors.New("the device cannot seal packets: open it with Con
 //
 // The associations end with the queue pair's connection, that is when it goes
 // back to RESET or is closed. Keys of the latest of them stay for a while, to
-// repeat last acknowledgements: ten minutes at most.
+// repeat last acknowledgements: ten minutes at most, and not beyond the INIT of
+// the next connection. A Sealing is then that of the next connection.
 //
 // A key is for one connection and one direction: with another beginning AES-GCM
 // has initialization vectors twice, which discloses its packets. With the same
@@ -198,7 +199,7 @@ func (s *Sealing) begin(a *Association, sends bool) error {
 	case !sends && QPN(a.SPI)&MulticastQPN != s.core.QPN():
 		return errors.New("the low 24 bits of the SPI are not the number of the queue pair: see Sealing.SPI")
 	}
-	one := &association{link: s.link, peer: s.core.Attr().AV.DGID, spi: a.SPI, sends: sends, of: chain.Fingerprint()}
+	one := &association{link: s.link, qpn: s.core.QPN(), peer: s.core.Attr().AV.DGID, spi: a.SPI, sends: sends, of: chain.Fingerprint()}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.accepts != nil && !sends || s.seals != nil && sends {
@@ -275,6 +276,7 @@ func (s *Sealing) reset() {
 // association is one of a queue pair, or of one that has gone.
 type association struct {
 	link    *psp.Link
+	qpn     QPN
 	peer    netip.Addr
 	spi     uint32
 	sends   bool
@@ -328,16 +330,33 @@ type seals struct {
 }
 
 // end ends the associations of a queue pair, which is closed or begins anew.
-func (s *seals) end(q *QP) {
+func (s *seals) end(q *QP, closed bool) {
 	if s.links == nil {
 		return
 	}
 	s.mu.Lock()
 	of := s.of[q]
-	delete(s.of, q)
+	if closed {
+		delete(s.of, q)
+	}
 	s.mu.Unlock()
 	if of != nil {
 		of.reset()
+	}
+}
+
+// begin ends what connections before have left to a queue pair's number: what
+// comes from now on is of the next one.
+func (s *seals) begin(n QPN) {
+	if s.links == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, a := range s.gone {
+		if a.qpn == n {
+			a.end()
+		}
 	}
 }
 
