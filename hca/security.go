@@ -18,17 +18,6 @@ func (q *QP) Accept() error {
 	})
 }
 
-// OnlySealed has q, which accepts sealed packets, take no others any more.
-func (q *QP) OnlySealed() error {
-	return q.secure(func(*shard) error {
-		if q.core.Security() == engine.SecurityClear {
-			return errors.New("hca: a queue pair accepts sealed packets before it takes them alone")
-		}
-		q.core.OnlySealed()
-		return nil
-	})
-}
-
 // Seal has packets of q, which is connected and accepts sealed ones, leave with
 // a security association of the link from now on.
 func (q *QP) Seal(spi uint32) error {
@@ -73,8 +62,8 @@ func (q *QP) secure(f func(*shard) error) error {
 	return f(s)
 }
 
-// RequireSealed has q, which is not connected yet, take sealed packets alone
-// from its first. That ends when it goes to RESET.
+// RequireSealed has q, which is not connected yet or accepts sealed packets,
+// take no others from now on. That ends when it goes to RESET.
 func (q *QP) RequireSealed() error {
 	s := q.shard
 	s.lock()
@@ -85,8 +74,8 @@ func (q *QP) RequireSealed() error {
 		return ErrClosed
 	case !core.Reliable():
 		return fmt.Errorf("hca: packets of queue pair %v of type %v cannot be sealed: only those of a reliable service can", q.QPN(), core.Type())
-	case state != ib.StateReset && state != ib.StateInit:
-		return fmt.Errorf("hca: queue pair %v is in %v, and may have taken packets in clear: it must be in RESET or INIT", q.QPN(), state)
+	case q.core.Security() == engine.SecurityClear && state != ib.StateReset && state != ib.StateInit:
+		return fmt.Errorf("hca: queue pair %v is in %v, and may have taken packets in clear: it must be in RESET or INIT, or accept sealed packets", q.QPN(), state)
 	}
 	q.core.RequireSealed()
 	return nil

@@ -147,19 +147,21 @@ func (w *closeWriter) Write(p []byte) (int, error) {
 // the two sides have: the bytes that the writer was given are still there.
 func TestCloseWithinCopyTo(t *testing.T) {
 	t.Parallel()
-	text := bytes.Repeat([]byte("rdma"), 1000)
-	l, client, _, _ := dialed(t)
-	_, err := l.Export("r", Region{Memory: text})
-	must(t, err)
-	r, err := client.Region(testContext(t), "r")
-	must(t, err)
-	w := &closeWriter{close: func() error { client.Close(); return l.Close() }}
-	if _, err := r.CopyTo(testContext(t), w, 0, r.Size(), nil); err != nil && !errors.Is(err, net.ErrClosed) {
-		t.Error(err)
-	}
-	if !bytes.Equal(w.Bytes(), text) {
-		t.Error("other bytes were written")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		text := bytes.Repeat([]byte("rdma"), 1000)
+		l, client, _, _ := dialed(t)
+		_, err := l.Export("r", Region{Memory: text})
+		must(t, err)
+		r, err := client.Region(testContext(t), "r")
+		must(t, err)
+		w := &closeWriter{close: func() error { client.Close(); return l.Close() }}
+		if _, err := r.CopyTo(testContext(t), w, 0, r.Size(), nil); err != nil && !errors.Is(err, net.ErrClosed) {
+			t.Error(err)
+		}
+		if !bytes.Equal(w.Bytes(), text) {
+			t.Error("other bytes were written")
+		}
+	})
 }
 
 // Connections and their listeners are closed in every order and at the same
@@ -173,38 +175,40 @@ func TestCloseInEveryOrder(t *testing.T) {
 	for round := range rounds {
 		t.Run(fmt.Sprint(round), func(t *testing.T) {
 			t.Parallel()
-			l, client, server, _ := dialed(t)
-			_, err := l.Export("r", Region{Size: 1 << 20, Writable: true})
-			must(t, err)
-			var work, ends sync.WaitGroup
-			for _, c := range []*Conn{client, server} {
-				for _, f := range []func(*Conn) error{sendAll, sendBuffers, receiveAll, receiveCopies} {
+			synctest.Test(t, func(t *testing.T) {
+				l, client, server, _ := dialed(t)
+				_, err := l.Export("r", Region{Size: 1 << 20, Writable: true})
+				must(t, err)
+				var work, ends sync.WaitGroup
+				for _, c := range []*Conn{client, server} {
+					for _, f := range []func(*Conn) error{sendAll, sendBuffers, receiveAll, receiveCopies} {
+						work.Go(func() {
+							for f(c) == nil {
+							}
+						})
+					}
+				}
+				for range 3 {
 					work.Go(func() {
-						for f(c) == nil {
+						for accessRegion(client) == nil {
 						}
 					})
 				}
-			}
-			for range 3 {
-				work.Go(func() {
-					for accessRegion(client) == nil {
+				closers := []func() error{client.Close, server.Close, l.Close, l.Close, client.Close, server.Close}
+				for i := range closers {
+					f := closers[(i+round)%len(closers)]
+					if round%2 == 0 {
+						ends.Go(func() { f() })
+					} else {
+						f()
 					}
-				})
-			}
-			closers := []func() error{client.Close, server.Close, l.Close, l.Close, client.Close, server.Close}
-			for i := range closers {
-				f := closers[(i+round)%len(closers)]
-				if round%2 == 0 {
-					ends.Go(func() { f() })
-				} else {
-					f()
 				}
-			}
-			ends.Wait()
-			work.Wait()
-			if mapped(l.doors[0].hub) {
-				t.Error("the memory of the listener stays")
-			}
+				ends.Wait()
+				work.Wait()
+				if mapped(l.doors[0].hub) {
+					t.Error("the memory of the listener stays")
+				}
+			})
 		})
 	}
 }

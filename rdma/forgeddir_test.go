@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"testing"
+	"testing/synctest"
 )
 
 // What a directory says of a region is looked at before the program sees it:
@@ -27,19 +28,21 @@ func TestForgedDirectory(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := newPair(t, pairConfig{})
-			p.b.exports.regions = list
-			a, _ := p.connect()
-			if _, err := a.Regions(testContext(t)); !errors.Is(err, ErrProtocol) {
-				t.Errorf("the list: %v", err)
-			}
-			if name == "no end" {
-				return
-			}
-			a, _ = p.connect()
-			if r, err := a.Region(testContext(t), "r"); !errors.Is(err, ErrProtocol) {
-				t.Errorf("%v (%v)", r, err)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				p := newPair(t, pairConfig{})
+				p.b.exports.regions = list
+				a, _ := p.connect()
+				if _, err := a.Regions(testContext(t)); !errors.Is(err, ErrProtocol) {
+					t.Errorf("the list: %v", err)
+				}
+				if name == "no end" {
+					return
+				}
+				a, _ = p.connect()
+				if r, err := a.Region(testContext(t), "r"); !errors.Is(err, ErrProtocol) {
+					t.Errorf("%v (%v)", r, err)
+				}
+			})
 		})
 	}
 }
@@ -70,27 +73,29 @@ func TestAccessLists(t *testing.T) {
 // the file any more.
 func TestPersistOfManyBytes(t *testing.T) {
 	t.Parallel()
-	if strconv.IntSize < 64 {
-		t.Skip("there is no such memory in a process of 32 bits: run it in one of 64")
-	}
-	size := int64(5 << 30)
-	f, err := os.Create(filepath.Join(t.TempDir(), "file"))
-	must(t, err)
-	defer f.Close()
-	if err := f.Truncate(size); err != nil {
-		t.Skipf("the file system of %s has no files of %d bytes (set TMPDIR to another, such as ext4 or xfs): %v", f.Name(), size, err)
-	}
-	p := newPair(t, pairConfig{})
-	if _, err := p.b.exports.export("r", Region{File: f, Writable: true, Persistent: true}); err != nil {
-		t.Skipf("the file system has no persistent regions: %v", err)
-	}
-	a, _ := p.connect()
-	ctx := testContext(t)
-	r, err := a.Region(ctx, "r")
-	must(t, err)
-	must(t, r.Persist(ctx, 0, int(size)))
-	must(t, f.Truncate(size-1<<30))
-	if err := r.Persist(ctx, 0, int(size)); err == nil {
-		t.Error("what is not in the file counts as persistent")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		if strconv.IntSize < 64 {
+			t.Skip("there is no such memory in a process of 32 bits: run it in one of 64")
+		}
+		size := int64(5 << 30)
+		f, err := os.Create(filepath.Join(t.TempDir(), "file"))
+		must(t, err)
+		defer f.Close()
+		if err := f.Truncate(size); err != nil {
+			t.Skipf("the file system of %s has no files of %d bytes (set TMPDIR to another, such as ext4 or xfs): %v", f.Name(), size, err)
+		}
+		p := newPair(t, pairConfig{})
+		if _, err := p.b.exports.export("r", Region{File: f, Writable: true, Persistent: true}); err != nil {
+			t.Skipf("the file system has no persistent regions: %v", err)
+		}
+		a, _ := p.connect()
+		ctx := testContext(t)
+		r, err := a.Region(ctx, "r")
+		must(t, err)
+		must(t, r.Persist(ctx, 0, int(size)))
+		must(t, f.Truncate(size-1<<30))
+		if err := r.Persist(ctx, 0, int(size)); err == nil {
+			t.Error("what is not in the file counts as persistent")
+		}
+	})
 }

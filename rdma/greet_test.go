@@ -63,33 +63,35 @@ func TestForgedRequestsMakeNothing(t *testing.T) {
 // Admit is asked before anything is made, and what it says the peer learns.
 func TestAdmit(t *testing.T) {
 	t.Parallel()
-	var asked atomic.Int32
-	var l *rdma.Listener
-	var d *rdma.Dialer
-	l, d = listener(t, rdma.ListenConfig{Admit: func(client netip.Addr, foreign bool) error {
-		asked.Add(1)
-		if client != d.Device.Addr() {
-			t.Errorf("from %v", client)
+	synctest.Test(t, func(t *testing.T) {
+		var asked atomic.Int32
+		var l *rdma.Listener
+		var d *rdma.Dialer
+		l, d = listener(t, rdma.ListenConfig{Admit: func(client netip.Addr, foreign bool) error {
+			asked.Add(1)
+			if client != d.Device.Addr() {
+				t.Errorf("from %v", client)
+			}
+			if foreign {
+				return errors.New("speak the protocol")
+			}
+			return nil
+		}})
+		connect(t, l, d)
+		before := l.Device().Stats().QPs
+		d.Foreign = true
+		for _, how := range []string{"Accept", "Request"} {
+			if how == "Request" { // which asks, too
+				go l.Request(t.Context())
+			}
+			_, err := d.Dial(testContext(t), l.Addr().String())
+			var rejected *rdma.RejectedError
+			if !errors.As(err, &rejected) || !strings.HasPrefix(string(rejected.PrivateData), "speak the protocol") {
+				t.Errorf("%s: %v", how, err)
+			}
 		}
-		if foreign {
-			return errors.New("speak the protocol")
+		if n := l.Device().Stats().QPs; n != before || asked.Load() < 3 {
+			t.Errorf("%d queue pairs more, asked %d times", n-before, asked.Load())
 		}
-		return nil
-	}})
-	connect(t, l, d)
-	before := l.Device().Stats().QPs
-	d.Foreign = true
-	for _, how := range []string{"Accept", "Request"} {
-		if how == "Request" { // which asks, too
-			go l.Request(t.Context())
-		}
-		_, err := d.Dial(testContext(t), l.Addr().String())
-		var rejected *rdma.RejectedError
-		if !errors.As(err, &rejected) || !strings.HasPrefix(string(rejected.PrivateData), "speak the protocol") {
-			t.Errorf("%s: %v", how, err)
-		}
-	}
-	if n := l.Device().Stats().QPs; n != before || asked.Load() < 3 {
-		t.Errorf("%d queue pairs more, asked %d times", n-before, asked.Load())
-	}
+	})
 }

@@ -28,8 +28,6 @@ func raw(t *testing.T, c *Conn, op verbs.Opcode, imm uint32, p []byte) {
 // happens.
 func TestPeersThatBreakTheProtocol(t *testing.T) {
 	t.Parallel()
-	p := newPair(t, pairConfig{exports: map[string]Region{"r": {Size: 4096}}})
-	ctx := testContext(t)
 	for name, do := range map[string]func(*testing.T, *Conn){
 		"no immediate data":     func(t *testing.T, c *Conn) { raw(t, c, verbs.OpSend, 0, []byte("x")) },
 		"unknown kind":          func(t *testing.T, c *Conn) { raw(t, c, verbs.OpSendImm, immOf(kinds, 0), nil) },
@@ -54,32 +52,36 @@ func TestPeersThatBreakTheProtocol(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			bad, victim := p.connect()
-			do(t, bad)
-			// Messages before the fault may still come, but not for
-			// ever.
-			var err error
-			var kept []Message
-			for range 4 {
-				var m Message
-				if m, err = victim.RecvMsg(ctx); err != nil {
-					break
+			synctest.Test(t, func(t *testing.T) {
+				p := newPair(t, pairConfig{exports: map[string]Region{"r": {Size: 4096}}})
+				ctx := testContext(t)
+				bad, victim := p.connect()
+				do(t, bad)
+				// Messages before the fault may still
+				// come, but not for ever.
+				var err error
+				var kept []Message
+				for range 4 {
+					var m Message
+					if m, err = victim.RecvMsg(ctx); err != nil {
+						break
+					}
+					kept = append(kept, m)
 				}
-				kept = append(kept, m)
-			}
-			if !errors.Is(err, ErrProtocol) && !errors.Is(victim.Err(), ErrProtocol) {
-				t.Errorf("the victim gets %v", err)
-			}
-			for _, m := range kept {
-				m.Release() // also when the connection is over
-			}
-			<-bad.Done()
-			a, b := p.connect()
-			must(t, a.Send(ctx, []byte("still here")))
-			var buf [20]byte
-			if n, err := b.Recv(ctx, buf[:]); err != nil || string(buf[:n]) != "still here" {
-				t.Errorf("another connection: %q (%v)", buf[:n], err)
-			}
+				if !errors.Is(err, ErrProtocol) && !errors.Is(victim.Err(), ErrProtocol) {
+					t.Errorf("the victim gets %v", err)
+				}
+				for _, m := range kept {
+					m.Release() // also when the connection is over
+				}
+				<-bad.Done()
+				a, b := p.connect()
+				must(t, a.Send(ctx, []byte("still here")))
+				var buf [20]byte
+				if n, err := b.Recv(ctx, buf[:]); err != nil || string(buf[:n]) != "still here" {
+					t.Errorf("another connection: %q (%v)", buf[:n], err)
+				}
+			})
 		})
 	}
 }
@@ -88,15 +90,17 @@ func TestPeersThatBreakTheProtocol(t *testing.T) {
 // pair.
 func TestOversizedMessage(t *testing.T) {
 	t.Parallel()
-	p := newPair(t, pairConfig{tune: tuning{size: 1024}})
-	a, b := p.connect()
-	big := must1[*verbs.MR](t)(a.Register(make([]byte, 4096), 0))
-	a.core.mu.Lock()
-	must(t, a.core.out.post(&verbs.SendWR{Opcode: verbs.OpSendImm, SGList: []verbs.SGE{big.All()}, Signaled: true}, slot{}))
-	a.core.mu.Unlock()
-	if _, err := b.RecvMsg(testContext(t)); !errors.Is(err, ErrProtocol) {
-		t.Errorf("error %v", err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		p := newPair(t, pairConfig{tune: tuning{size: 1024}})
+		a, b := p.connect()
+		big := must1[*verbs.MR](t)(a.Register(make([]byte, 4096), 0))
+		a.core.mu.Lock()
+		must(t, a.core.out.post(&verbs.SendWR{Opcode: verbs.OpSendImm, SGList: []verbs.SGE{big.All()}, Signaled: true}, slot{}))
+		a.core.mu.Unlock()
+		if _, err := b.RecvMsg(testContext(t)); !errors.Is(err, ErrProtocol) {
+			t.Errorf("error %v", err)
+		}
+	})
 }
 
 // A client that floods the directory is answered as fast as it reads answers,
@@ -104,30 +108,32 @@ func TestOversizedMessage(t *testing.T) {
 // make this side keep more than its window.
 func TestDirectoryFlood(t *testing.T) {
 	t.Parallel()
-	a, b := newPair(t, pairConfig{exports: map[string]Region{"r": {Size: 4096}}}).connect()
-	ctx := testContext(t)
-	errs := make(chan error)
-	const askers, each = 8, 100
-	for range askers {
-		go func() {
-			for i := range each {
-				name := []string{"r", "unknown"}[i%2]
-				if r, err := a.Region(ctx, name); (err == nil) != (name == "r") || err == nil && r.Size() != 4096 {
-					errs <- fmt.Errorf("region %q: %w", name, err)
-					return
+	synctest.Test(t, func(t *testing.T) {
+		a, b := newPair(t, pairConfig{exports: map[string]Region{"r": {Size: 4096}}}).connect()
+		ctx := testContext(t)
+		errs := make(chan error)
+		const askers, each = 8, 100
+		for range askers {
+			go func() {
+				for i := range each {
+					name := []string{"r", "unknown"}[i%2]
+					if r, err := a.Region(ctx, name); (err == nil) != (name == "r") || err == nil && r.Size() != 4096 {
+						errs <- fmt.Errorf("region %q: %w", name, err)
+						return
+					}
 				}
-			}
-			errs <- nil
-		}()
-	}
-	for range askers {
-		must(t, <-errs)
-	}
-	b.core.mu.Lock()
-	defer b.core.mu.Unlock()
-	if n := len(b.core.in.requests); n > baseWindow {
-		t.Errorf("%d requests are kept", n)
-	}
+				errs <- nil
+			}()
+		}
+		for range askers {
+			must(t, <-errs)
+		}
+		b.core.mu.Lock()
+		defer b.core.mu.Unlock()
+		if n := len(b.core.in.requests); n > baseWindow {
+			t.Errorf("%d requests are kept", n)
+		}
+	})
 }
 
 // A directory that lies is a broken protocol, and no panic.
@@ -253,34 +259,36 @@ func TestAllocations(t *testing.T) { // not parallel: it counts
 	if race.Enabled {
 		t.Skip("the race detector has pools drop what is put into them: run it without -race")
 	}
-	a, b := newPair(t, pairConfig{tune: tuning{size: 128 << 10}, devices: verbstest.Config{}}).connect()
-	ctx := testContext(t)
-	mr := must1[*verbs.MR](t)(b.Register(make([]byte, 1<<20), verbs.LocalWrite|verbs.RemoteRead|verbs.RemoteWrite|verbs.RemoteAtomic))
-	buf := make([]byte, 128<<10)
-	message := func(n int) func() {
-		return func() {
-			must(t, a.Send(ctx, buf[:n]))
-			must(t, drop(b.RecvMsg(ctx)))
-			must(t, b.Send(ctx, buf[:n]))
-			must(t, drop(a.RecvMsg(ctx)))
+	synctest.Test(t, func(t *testing.T) {
+		a, b := newPair(t, pairConfig{tune: tuning{size: 128 << 10}, devices: verbstest.Config{}}).connect()
+		ctx := testContext(t)
+		mr := must1[*verbs.MR](t)(b.Register(make([]byte, 1<<20), verbs.LocalWrite|verbs.RemoteRead|verbs.RemoteWrite|verbs.RemoteAtomic))
+		buf := make([]byte, 128<<10)
+		message := func(n int) func() {
+			return func() {
+				must(t, a.Send(ctx, buf[:n]))
+				must(t, drop(b.RecvMsg(ctx)))
+				must(t, b.Send(ctx, buf[:n]))
+				must(t, drop(a.RecvMsg(ctx)))
+			}
 		}
-	}
-	for name, f := range map[string]func(){
-		"8 bytes": message(8), "4 KiB": message(4096), "128 KiB": message(128 << 10),
-		"read 8":      func() { must(t, a.Read(ctx, mr.RemoteAt(0), buf[:8])) },
-		"read 64 KiB": func() { must(t, a.Read(ctx, mr.RemoteAt(0), buf[:64<<10])) },
-		"write 8":     func() { must(t, a.Write(ctx, mr.RemoteAt(0), buf[:8])) },
-		"fetch add":   func() { must1[uint64](t)(a.FetchAdd(ctx, mr.RemoteAt(0), 1)) },
-	} {
-		for range 50 {
-			f()
+		for name, f := range map[string]func(){
+			"8 bytes": message(8), "4 KiB": message(4096), "128 KiB": message(128 << 10),
+			"read 8":      func() { must(t, a.Read(ctx, mr.RemoteAt(0), buf[:8])) },
+			"read 64 KiB": func() { must(t, a.Read(ctx, mr.RemoteAt(0), buf[:64<<10])) },
+			"write 8":     func() { must(t, a.Write(ctx, mr.RemoteAt(0), buf[:8])) },
+			"fetch add":   func() { must1[uint64](t)(a.FetchAdd(ctx, mr.RemoteAt(0), 1)) },
+		} {
+			for range 50 {
+				f()
+			}
+			// The goroutines of the devices, and a collection that
+			// empties the pools, may count.
+			if n := testing.AllocsPerRun(200, f); n >= 1 {
+				t.Errorf("%s: %v allocations", name, n)
+			}
 		}
-		// The goroutines of the devices, and a collection that empties
-		// the pools, may count.
-		if n := testing.AllocsPerRun(200, f); n >= 1 {
-			t.Errorf("%s: %v allocations", name, n)
-		}
-	}
+	})
 }
 
 func drop(m Message, err error) error {
@@ -293,35 +301,37 @@ func drop(m Message, err error) error {
 // Connections cost little, and give everything back.
 func TestManyConnections(t *testing.T) {
 	t.Parallel()
-	p := newPair(t, pairConfig{})
-	ctx := testContext(t)
-	const n = 300
-	for range 2 {
-		var conns []*Conn
-		for i := range n {
-			a, b := p.connect()
-			conns = append(conns, a, b)
-			if i%10 == 0 {
-				must(t, a.Send(ctx, []byte("hello")))
-				must(t, drop(b.RecvMsg(ctx)))
+	synctest.Test(t, func(t *testing.T) {
+		p := newPair(t, pairConfig{})
+		ctx := testContext(t)
+		const n = 300
+		for range 2 {
+			var conns []*Conn
+			for i := range n {
+				a, b := p.connect()
+				conns = append(conns, a, b)
+				if i%10 == 0 {
+					must(t, a.Send(ctx, []byte("hello")))
+					must(t, drop(b.RecvMsg(ctx)))
+				}
+			}
+			for _, c := range conns {
+				must(t, c.Close())
 			}
 		}
-		for _, c := range conns {
-			must(t, c.Close())
+		for _, h := range []*hub{p.a, p.b} {
+			h.mu.Lock()
+			free := 0
+			for b := h.free; b != nil; b = b.next {
+				free++
+			}
+			if len(h.conns) != 0 || free != h.buffers || h.extra != min(max(busyBytes/h.size, 16), 4096) {
+				t.Errorf("%d connections are left; %d of %d buffers are free; extra %d", len(h.conns), free, h.buffers, h.extra)
+			}
+			if most := 2 * n * (baseWindow + spare + 2); h.buffers > most {
+				t.Errorf("%d buffers, more than %d", h.buffers, most)
+			}
+			h.mu.Unlock()
 		}
-	}
-	for _, h := range []*hub{p.a, p.b} {
-		h.mu.Lock()
-		free := 0
-		for b := h.free; b != nil; b = b.next {
-			free++
-		}
-		if len(h.conns) != 0 || free != h.buffers || h.extra != min(max(busyBytes/h.size, 16), 4096) {
-			t.Errorf("%d connections are left; %d of %d buffers are free; extra %d", len(h.conns), free, h.buffers, h.extra)
-		}
-		if most := 2 * n * (baseWindow + spare + 2); h.buffers > most {
-			t.Errorf("%d buffers, more than %d", h.buffers, most)
-		}
-		h.mu.Unlock()
-	}
+	})
 }

@@ -213,7 +213,7 @@ func TestKeyLogOnlyOnRequest(t *testing.T) {
 		n.client.KeyLogWriter = nil
 		n.talk(t)
 		if log.Len() > 0 {
-			t.Error("keys were written that nobody asked for")
+			t.Error("keys were written without a request")
 		}
 	})
 	if _, err := os.Stat(file); !errors.Is(err, os.ErrNotExist) {

@@ -24,15 +24,14 @@ var errOnlySecured = errors.New("this listener takes secured connections alone: 
 // is not secured.
 func (c *Conn) ConnectionState() (tls.ConnectionState, bool) {
 	if s := c.core.secured; s != nil {
-		return s.state, true
+		return s.session.State()
 	}
 	return tls.ConnectionState{}, false
 }
 
 // secured is what a connection that is secured has beside others.
 type secured struct {
-	open  bool                // the peer may do what it may; guarded by the connection's mu
-	state tls.ConnectionState // set with open
+	session *secure.Session // nil: the peer may not do yet what it may; guarded by the connection's mu
 }
 
 // names returns those of the peer's certificate.
@@ -40,12 +39,13 @@ func (s *secured) names() []secure.Name {
 	if s == nil {
 		return nil
 	}
-	return secure.Names(&s.state)
+	state, _ := s.session.State()
+	return secure.Names(&state)
 }
 
 // securing reports whether a handshake is under way, so that the peer may do
 // nothing else.
-func (c *core) securing() bool { return c.secured != nil && !c.secured.open }
+func (c *core) securing() bool { return c.secured != nil && c.secured.session == nil }
 
 // secure secures a connection that was dialled.
 func (d *Dialer) secure(ctx context.Context, c *Conn, addr string) error {
@@ -67,9 +67,9 @@ func (l *Listener) secure(ctx context.Context, c *Conn) error {
 
 // toSecure returns a connection for package secure.
 func toSecure(ctx context.Context, c *Conn) secure.Conn {
-	return secure.Conn{Conn: &messages{c: c, ctx: ctx}, QP: c.core.qp, Open: func(state *tls.ConnectionState) error {
+	return secure.Conn{Conn: &messages{c: c, ctx: ctx}, QP: c.core.qp, Open: func(s *secure.Session) error {
 		c.core.mu.Lock()
-		c.core.secured.open, c.core.secured.state = true, *state
+		c.core.secured.session = s
 		c.core.mu.Unlock()
 		return c.core.qp.Modify(&verbs.Attr{Access: openAccess}, verbs.AttrAccess)
 	}}

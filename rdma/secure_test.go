@@ -326,7 +326,7 @@ func TestSecuredRefusesEarly(t *testing.T) {
 			d.TLS = n.client // says so in its greeting, and has no handshake
 			bad := must1[*Conn](t)(d.connect(t.Context(), shared.hub, netip.MustParseAddrPort(servedAt)))
 			bad.core.mu.Lock()
-			bad.core.secured.open = true
+			bad.core.secured.session = new(secure.Session)
 			bad.core.mu.Unlock()
 			if err := early.do(bad); err == nil {
 				t.Errorf("%s: no error", early.name)
@@ -343,15 +343,17 @@ func TestSecuredRefusesEarly(t *testing.T) {
 
 func TestSecureErrors(t *testing.T) {
 	t.Parallel()
-	if _, err := (&ListenConfig{TLS: &tls.Config{}, Foreign: true}).Listen(t.Context(), "127.0.0.1:0"); err == nil || !strings.Contains(err.Error(), "Foreign") {
-		t.Errorf("a listener for foreign peers with TLS: %v", err)
-	}
-	if _, err := (&Dialer{TLS: &tls.Config{}, Foreign: true}).Dial(t.Context(), "127.0.0.1:1"); err == nil || !strings.Contains(err.Error(), "Foreign") {
-		t.Errorf("a foreign listener with TLS: %v", err)
-	}
-	p := newPair(t, pairConfig{})
-	d := Dialer{Device: p.a.dev, TLS: &tls.Config{}}
-	if _, err := d.Dial(t.Context(), "192.0.2.2:7471"); !errors.Is(err, verbs.ErrNotSealing) {
-		t.Errorf("a device that does not seal: %v", err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		if _, err := (&ListenConfig{TLS: &tls.Config{}, Foreign: true}).Listen(t.Context(), "127.0.0.1:0"); err == nil || !strings.Contains(err.Error(), "Foreign") {
+			t.Errorf("a listener for foreign peers with TLS: %v", err)
+		}
+		if _, err := (&Dialer{TLS: &tls.Config{}, Foreign: true}).Dial(t.Context(), "127.0.0.1:1"); err == nil || !strings.Contains(err.Error(), "Foreign") {
+			t.Errorf("a foreign listener with TLS: %v", err)
+		}
+		p := newPair(t, pairConfig{})
+		d := Dialer{Device: p.a.dev, TLS: &tls.Config{}}
+		if _, err := d.Dial(t.Context(), "192.0.2.2:7471"); !errors.Is(err, verbs.ErrNotSealing) {
+			t.Errorf("a device that does not seal: %v", err)
+		}
+	})
 }

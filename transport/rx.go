@@ -95,13 +95,18 @@ func (b *RxBatch) Reset() {
 // Filter keeps the packets for which keep returns true; keep may change them.
 // All memory of the batch stays as it is.
 func (b *RxBatch) Filter(keep func(p *RxPacket) bool) {
-	kept := b.packets[:0]
+	kept := 0
 	for i := range b.packets {
-		if p := &b.packets[i]; keep(p) {
-			kept = append(kept, *p)
+		p := &b.packets[i]
+		if !keep(p) {
+			continue
 		}
+		if i != kept {
+			b.packets[kept] = *p
+		}
+		kept++
 	}
-	b.packets = kept
+	b.packets = b.packets[:kept]
 }
 
 // Buffers returns the number of receive buffers.

@@ -26,7 +26,7 @@ func mappedDir(t testing.TB) string {
 func cut(t testing.TB, f *os.File, size int64) {
 	t.Helper()
 	if runtime.GOOS == "windows" {
-		t.Skip("Windows does not truncate a file that is mapped")
+		t.Skip("Windows does not truncate a file that is mapped: run it on another system")
 	}
 	check(t, f.Truncate(size))
 }

@@ -133,13 +133,14 @@ func (s *Sealing) Seal(a Association) error {
 	return nil
 }
 
-// OnlySealed has the queue pair, which accepts sealed packets, take none in
-// clear from now on, and not only after the first sealed one: for programs that
-// have agreed on keys by other means than the queue pair, before anything was
-// sent.
-func (s *Sealing) OnlySealed() error {
-	if err := s.core.OnlySealed(); err != nil {
-		return fmt.Errorf("verbs: queue pair %v: %w", s.core.QPN(), err)
+// Require has the queue pair take no packet in clear, for programs that agree
+// on keys by other means than the queue pair: in RESET or INIT, so that it
+// takes none from its first on, or when it accepts sealed packets. In the first
+// case Accept and Seal follow in RTR, before it goes to RTS, so that it sends
+// none in clear either. Going to RESET ends it.
+func (s *Sealing) Require() error {
+	if err := s.core.RequireSealed(); err != nil {
+		return fmt.Errorf("verbs: %w", err)
 	}
 	return nil
 }

@@ -406,7 +406,7 @@ func TestWithheldForTheNext(t *testing.T) {
 func TestPSNComesRound(t *testing.T) {
 	t.Parallel()
 	if testing.Short() || race.Enabled || strconv.IntSize == 32 { // there AES is slow, too
-		t.Skip("16 million packets take half a minute")
+		t.Skip("16 million packets take half a minute: run without -short")
 	}
 	synctest.Test(t, func(t *testing.T) {
 		at := newAttacked(t)

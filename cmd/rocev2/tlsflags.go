@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/gosoftroce/rocev2/internal/tlsfiles"
 	"github.com/gosoftroce/rocev2/programs/interop/perftest"
@@ -18,10 +19,12 @@ import (
 type tlsFlags struct {
 	files      tlsfiles.Files
 	serverName string
+	set        *pflag.FlagSet
 }
 
 func (f *tlsFlags) register(cmd *cobra.Command) {
 	fs := cmd.Flags()
+	f.set = fs
 	fs.StringVar(&f.files.Cert, "tls-cert", "", "secure the connection: `FILE` with the certificate of this side (PEM; docs/secure.md)")
 	fs.StringVar(&f.files.Key, "tls-key", "", "`FILE` with the private key of --tls-cert")
 	fs.StringVar(&f.files.CA, "tls-ca", "", "`FILE` with the authority that has issued the certificate of the peer")
@@ -43,6 +46,11 @@ func (f *tlsFlags) of(i *inspectFlags, server string) (*tls.Config, error) {
 // config returns the configuration of a client of a server, or of a server if
 // that is "". It is nil if nothing is to be secured.
 func (f *tlsFlags) config(server string) (c *tls.Config, err error) {
+	for _, name := range []string{"tls-cert", "tls-key", "tls-ca", "tls-server-name", "psk"} {
+		if flag := f.set.Lookup(name); flag.Changed && flag.Value.String() == "" {
+			return nil, usagef("--%s: given, but empty: give a value, or leave the flag out", name)
+		}
+	}
 	switch {
 	case !f.wanted():
 		return nil, nil
@@ -55,9 +63,13 @@ func (f *tlsFlags) config(server string) (c *tls.Config, err error) {
 	default:
 		c, err = f.files.Client(f.nameOf(server))
 	}
-	var wrong *tlsfiles.Error
-	if errors.As(err, &wrong) {
-		return nil, usageError{fmt.Errorf("%s: %w%s", flagOfFile[wrong.Part], wrong.Err, f.hint(wrong.Part, server))}
+	var mistakes tlsfiles.Mistakes
+	if errors.As(err, &mistakes) {
+		var list []error
+		for _, wrong := range mistakes {
+			list = append(list, fmt.Errorf("%s: %w%s", flagOfFile[wrong.Part], wrong.Err, f.hint(wrong.Part, server)))
+		}
+		return nil, usageError{errors.Join(list...)}
 	}
 	return c, err
 }

@@ -100,6 +100,31 @@ func TestPerfRefusesWhatIsNotSecured(t *testing.T) {
 	}
 }
 
+// TestEmptyTLSFlags gives flags that are empty, as a script does whose variable
+// is not set: nothing runs in clear.
+func TestEmptyTLSFlags(t *testing.T) {
+	t.Parallel()
+	for _, command := range []string{"perf write_bw", "perf write_bw 127.0.0.1", "region ls 127.0.0.1", "region add 127.0.0.1/a 0 1"} {
+		for _, flag := range []string{"--psk", "--tls-cert", "--tls-key", "--tls-ca", "--tls-server-name"} {
+			args := append(strings.Fields(command), flag, "")
+			if r := invoke(t.Context(), args...); r.code != exitUsage || !strings.Contains(r.err, flag+": given, but empty") {
+				t.Errorf("%q: %+v", args, r)
+			}
+		}
+	}
+}
+
+// TestAllTLSMistakes has all files be wrong: each is named.
+func TestAllTLSMistakes(t *testing.T) {
+	t.Parallel()
+	r := invoke(t.Context(), "region", "ls", "127.0.0.1", "--tls-cert", "/none", "--tls-key", "/none", "--tls-ca", "/")
+	for _, want := range []string{"--tls-cert: open", "\n--tls-key: open", "\n--tls-ca: / is a directory"} {
+		if r.code != exitUsage || !strings.Contains(r.err, want) {
+			t.Errorf("nothing says %q: %+v", want, r)
+		}
+	}
+}
+
 // TestTLSFlags has mistakes in the flags of both commands.
 func TestTLSFlags(t *testing.T) {
 	t.Parallel()

@@ -14,22 +14,22 @@ import (
 // peer.
 var cableAttacks = []Attack{
 	{
-		Name: "secured-clear", secured: true,
+		Name: "secured-clear", secured: true, Goodput: unharmed,
 		What: "forged as the peer's, in clear, to a secured connection: requests, acknowledgements and NAKs with the right numbers and PSNs",
 		Must: "no answer, no effect on the connection",
 		run:  onCable((*cable).inClear),
 	}, {
-		Name: "secured-replay", secured: true,
+		Name: "secured-replay", secured: true, Goodput: unharmed,
 		What: "every sealed packet that came to the victim is sent again: forwards, backwards, in any order, and beside the traffic",
 		Must: "no answer, nothing is executed twice, the connection goes on",
 		run:  onCable(func(a *cable) { a.forge((*cable).replayed) }),
 	}, {
-		Name: "secured-bits", secured: true,
+		Name: "secured-bits", secured: true, Goodput: unharmed,
 		What: "every sealed packet that came to the victim is sent again with a bit changed, each bit of it in turn",
 		Must: "no answer, no effect on the connection",
 		run:  onCable(func(a *cable) { a.forge((*cable).flipped) }),
 	}, {
-		Name: "secured-splice", secured: true,
+		Name: "secured-splice", secured: true, Goodput: unharmed,
 		What: "packets made of recorded ones: another IV, SPI or version; the head of one and the body of another; cut, and longer; those that the victim has sent itself; those of another connection",
 		Must: "no answer, no effect on any connection",
 		run:  onCable(func(a *cable) { a.forge((*cable).spliced) }),
@@ -73,6 +73,10 @@ type cable struct {
 	in, out [][]byte // sealed packets to the victim, and from it
 	other   [][]byte // of another connection of the same hosts
 }
+
+// unharmed is the share of a neighbour beside a flood of forged packets: each
+// costs a look, and has no answer.
+const unharmed = 0.95
 
 // atOnce is how many packets are sent between two looks at the victim.
 const atOnce = 200
@@ -128,6 +132,7 @@ func (a *cable) forge(shot func(a *cable, i int) []byte) {
 			if b := shot(a, i); b != nil {
 				t.lab.datagram(src, b)
 			}
+			t.pace()
 		})
 	})
 	if t.healthy(a.c, 20) && t.healthy(second, 20) {

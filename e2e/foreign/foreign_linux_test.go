@@ -46,27 +46,56 @@ type foreigner struct {
 
 // run is a call of go test.
 type run struct {
-	dir  string // of the module, from the root of the repository
-	args []string
-	skip []skip
+	dir      string   // of the module, from the root of the repository
+	tags     string   // build tags
+	packages []string // patterns, relative to dir
+	only     []string // tests; none: all
+	sub      string   // with only: an expression for their subtests
+	flags    []string
+	skip     []skip
 }
 
-// skip is tests that cannot pass, or take too long, by an expression, and why.
-type skip struct{ tests, why string }
+// skip is tests that cannot pass, or take too long, and why. One that has a
+// slash is a subtest.
+type skip struct {
+	tests []string
+	why   string
+}
 
-// test runs tests as programs of another system.
-func (f *foreigner) test(t *testing.T, r run) {
-	t.Helper()
-	args := []string{"test", "-count=1", "-timeout", "9m", "-exec", f.by}
+// args returns the arguments of go.
+func (r *run) args(by string) []string {
+	args := []string{"test", "-count=1", "-timeout", "9m", "-exec", by, "-tags", r.tags}
 	var names []string
 	for _, s := range r.skip {
-		names = append(names, s.tests)
-		t.Logf("left out: %s: %s", s.tests, s.why)
+		for _, test := range s.tests {
+			names = append(names, exactly(test))
+		}
 	}
 	if len(names) > 0 {
 		args = append(args, "-skip", strings.Join(names, "|"))
 	}
-	cmd := exec.CommandContext(t.Context(), "go", append(args, r.args...)...)
+	if len(r.only) > 0 {
+		run := "^(" + strings.Join(r.only, "|") + ")$"
+		if r.sub != "" {
+			run += "/" + r.sub
+		}
+		args = append(args, "-run", run)
+	}
+	return append(append(args, r.flags...), r.packages...)
+}
+
+// exactly returns the expression of one test, or of one subtest.
+func exactly(test string) string {
+	return "^" + strings.Join(strings.Split(test, "/"), "$/^") + "$"
+}
+
+// test runs tests as programs of another system.
+func (f *foreigner) test(t *testing.T, r run) {
+	t.Helper()
+	for _, s := range r.skip {
+		t.Logf("left out: %s: %s", strings.Join(s.tests, ", "), s.why)
+	}
+	cmd := exec.CommandContext(t.Context(), "go", r.args(f.by)...)
 	cmd.Dir = filepath.Join("../..", r.dir)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+f.os, "GOARCH="+f.processor)
 	cmd.Env = append(cmd.Env, f.env...)
@@ -75,7 +104,27 @@ func (f *foreigner) test(t *testing.T, r run) {
 		t.Errorf("%s %s: go %s: %v\n%s", f.os, f.processor, strings.Join(cmd.Args[1:], " "), err, out)
 		return
 	}
-	if n := strings.Count("\n"+string(out), "\nok "); n == 0 {
-		t.Errorf("nothing ran: %s", out)
+	if why := nothingRan(string(out), len(r.only) > 0); why != "" {
+		t.Errorf("%s %s: go %s: %s:\n%s", f.os, f.processor, strings.Join(cmd.Args[1:], " "), why, out)
 	}
+}
+
+// nothingRan says what is wrong with what go test says that has passed: no
+// package has run; or some has no test of those that were chosen, which go test
+// does not count as a failure.
+func nothingRan(out string, chosen bool) string {
+	ok := 0
+	for line := range strings.Lines(out) {
+		if !strings.HasPrefix(line, "ok ") {
+			continue
+		}
+		ok++
+		if chosen && strings.Contains(line, "[no tests to run]") {
+			return "no test matches in " + strings.Fields(line)[1]
+		}
+	}
+	if ok == 0 {
+		return "no package has tests"
+	}
+	return ""
 }

@@ -26,30 +26,41 @@ func TestProcessors(t *testing.T) {
 			for i, cpu := range p.cpus {
 				f := foreigner{os: "linux", processor: p.name, by: qemu + " -cpu " + cpu}
 				if i > 0 {
-					f.test(t, run{args: []string{"-short", "./rocev2"}, skip: slow})
+					f.test(t, run{flags: short, packages: []string{"./rocev2"}, skip: slow})
 					continue
 				}
-				f.test(t, run{args: core, skip: slices.Concat(p.skip, slow)})
-				f.test(t, run{args: []string{"-run", "^Test(Transfer|Permutation)$", "./fabric/lab"}})
+				f.test(t, run{flags: short, packages: core, skip: slices.Concat(p.skip, slow)})
+				f.test(t, digests)
 				// QEMU passes neither offloads nor steering
 				// programs on.
-				f.test(t, run{dir: "e2e", args: []string{"-tags", "portable", "-parallel", "1", "-run", "^TestEveryOperation$/^IPv[46]$/^1024$", "./loopback"}})
+				f.test(t, operations)
 			}
 		})
 	}
 }
 
-var core = []string{"-short", "./rocev2/...", "./ib", "./memreg", "./qp/...", "./hca/engine"}
+var (
+	short = []string{"-short"}
+	core  = []string{"./rocev2/...", "./ib", "./memreg", "./qp/...", "./hca/engine"}
+)
+
+// digests are those of simulated networks.
+var digests = run{packages: []string{"./fabric/lab"}, only: []string{"TestTransfer", "TestPermutation"}}
+
+// operations are all of them, over sockets.
+var operations = run{dir: "e2e", tags: "portable", flags: []string{"-parallel", "1"},
+	packages: []string{"./loopback"}, only: []string{"TestEveryOperation"}, sub: "^IPv[46]$/^1024$"}
 
 // slow are tests that take most of the time under emulation.
 var slow = []skip{{
-	"^Test(RecoverNoticesDamage|UpdateEveryLength|Burst|EveryAttribute|InFlightBeyondRoom|SharedReceivesAreFair|Spray.*)$",
+	[]string{"TestRecoverNoticesDamage", "TestUpdateEveryLength", "TestBurst", "TestEveryAttribute", "TestInFlightBeyondRoom",
+		"TestSharedReceivesAreFair", "TestSpray", "TestSprayWithLoss"},
 	"they take minutes under emulation, and are not of the processor",
 }}
 
-var noSIGBUS = []skip{{"^TestGuarded$/^truncated$|^TestBurstFromCutFile$", "QEMU 7.2 tells a wrong address with SIGBUS"}}
+var noSIGBUS = []skip{{[]string{"TestGuarded/truncated", "TestBurstFromCutFile"}, "QEMU 7.2 tells a wrong address with SIGBUS"}}
 
 var noAddress = []skip{
-	{"^Test(Guarded|BurstFromCutFile|CopyFaultsInVanishedMemory)$", "QEMU 7.2 tells no address with a fault"},
-	{"^TestNoAllocation$", "AES-GCM of Go allocates on this processor"},
+	{[]string{"TestGuarded", "TestBurstFromCutFile", "TestCopyFaultsInVanishedMemory"}, "QEMU 7.2 tells no address with a fault"},
+	{[]string{"TestNoAllocation"}, "AES-GCM of Go allocates on this processor"},
 }

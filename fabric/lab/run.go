@@ -213,8 +213,12 @@ func newNetwork(r *run, parallel func(int, func(int))) (*network.Network, error)
 	}
 	r.profile = plan.Profile
 	n, err := network.New(cfg)
-	if err != nil && r.s.Network.Buffer != 0 {
+	switch {
+	case err == nil:
+	case r.s.Network.Buffer != 0:
 		err = fmt.Errorf("network.buffer is %v: %w", r.s.Network.Buffer, err)
+	case errors.Is(err, network.ErrBuffer):
+		err = fmt.Errorf("network.buffer is missing: that of profile %q is too small here: %w", plan.Profile.Name, err)
 	}
 	return n, err
 }

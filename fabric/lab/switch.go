@@ -156,7 +156,7 @@ func (n *Network) credits(g *topology.Graph, p *topology.Plan) func(int32, *netw
 			more += change(&s.Ports[i])
 		}
 		if n.Buffer == 0 {
-			s.Buffer += more
+			s.Buffer = max(s.Buffer+more, 1) // 1: it is too small for pauses, too
 		}
 	}
 }

@@ -14,17 +14,19 @@ import (
 func TestSwitchMistakes(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"lossy = true\n[network.switch]\ncredit = true":                          "line 6: network.switch.credit is for lossless classes",
-		"watchdog = \"1ms\"\n[network.switch]\ncredit = true":                    "line 4: network.watchdog ends pauses",
-		"alpha = -1\n[network.switch]\ncredit = true":                            "line 4: network.alpha is a threshold of pauses",
-		"[network.switch]\ncredit_buffer = \"64KiB\"":                            "line 5: network.switch.credit_buffer is for credit = true",
-		"[network.switch]\ncredit = true\ncredit_buffer = \"8KiB\"":              "line 6: network.switch.credit_buffer is 8KiB: it is at least two packets",
-		"[network.switch]\ncredit = true\ncredit_buffer = \"2GiB\"":              "line 6: network.switch.credit_buffer is 2GiB",
-		"[network.switch]\ntrim = true":                                          "line 5: network.switch.trim is for lossy = true",
-		"buffer = \"1MB\"\n[network.switch]\ncredit = true":                      "line 4: network.buffer is 976.562KiB: network: switch 0: buffer of 1000000 bytes: 9 ports need",
-		"[network.switch]\ntrimm = true":                                         "(do you mean trim?)",
-		"routing = \"dril\"":                                                     "(do you mean drill?)",
-		"[network.switch]\ncredit = true\ncredit_buffer = \"64KiB\"\nint = true": "",
+		"lossy = true\n[network.switch]\ncredit = true":                            "line 6: network.switch.credit is for lossless classes",
+		"watchdog = \"1ms\"\n[network.switch]\ncredit = true":                      "line 4: network.watchdog ends pauses",
+		"alpha = -1\n[network.switch]\ncredit = true":                              "line 4: network.alpha is a threshold of pauses",
+		"[network.switch]\ncredit_buffer = \"64KiB\"":                              "line 5: network.switch.credit_buffer is for credit = true",
+		"[network.switch]\ncredit = true\ncredit_buffer = \"8KiB\"":                "line 6: network.switch.credit_buffer is 8KiB: it is at least two packets",
+		"[network.switch]\ncredit = true\ncredit_buffer = \"2GiB\"":                "line 6: network.switch.credit_buffer is 2GiB",
+		"[network.switch]\ntrim = true":                                            "line 5: network.switch.trim is for lossy = true",
+		"buffer = \"1MB\"\n[network.switch]\ncredit = true":                        "line 4: network.buffer is 976.562KiB: network: switch 0: buffer of 1000000 bytes: 9 ports need",
+		"profile = \"hpcc-sim\"\ndelay = \"1ms\"":                                  `line 1: network.buffer is missing: that of profile "hpcc-sim" is too small here: network: switch 0: buffer of`,
+		"profile = \"hpcc-sim\"\ndelay = \"1ms\"\n[network.switch]\ncredit = true": `line 1: network.buffer is missing: that of profile "hpcc-sim" is too small here: network: switch 0: buffer of`,
+		"[network.switch]\ntrimm = true":                                           "(do you mean trim?)",
+		"routing = \"dril\"":                                                       "(do you mean drill?)",
+		"[network.switch]\ncredit = true\ncredit_buffer = \"64KiB\"\nint = true":   "",
 	} {
 		s, err := Parse([]byte("[network]\ntopology = \"star\"\nhosts = 9\n" + text + "\n[[traffic]]\nkind = \"incast\"\nsenders = 8\nbytes = \"1MB\"\n"))
 		if err == nil {

@@ -134,9 +134,10 @@ func (d *dice) failure(s *Scenario) Failure {
 	return f
 }
 
-// absent reports whether a failure is one of what the network has not.
+// absent reports whether a failure is one of what the network has not, or the
+// buffer of the profile not enough for its cables.
 func absent(err error) bool {
-	for _, text := range []string{"there is no cable", "switches, from 0 on", "hosts, from 0 on", "no cable joins them", "makes no cable faster"} {
+	for _, text := range []string{"there is no cable", "switches, from 0 on", "hosts, from 0 on", "no cable joins them", "makes no cable faster", "is too small here"} {
 		if strings.Contains(err.Error(), text) {
 			return true
 		}

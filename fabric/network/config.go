@@ -223,9 +223,13 @@ func checkDSCP(m []uint8) error {
 	return nil
 }
 
+// ErrBuffer is what is wrong with a switch whose buffer does not hold what its
+// ports set aside.
+var ErrBuffer = errors.New("buffer")
+
 func (s *Switch) check() error {
 	if s.Buffer < 1 || s.Buffer > 1<<40 {
-		return fmt.Errorf("buffer of %d bytes: Buffer must be 1 to %d", s.Buffer, int64(1)<<40)
+		return fmt.Errorf("%w of %d bytes: Buffer must be 1 to %d", ErrBuffer, s.Buffer, int64(1)<<40)
 	}
 	if err := checkDSCP(s.DSCP); err != nil {
 		return fmt.Errorf("DSCP: %w", err)

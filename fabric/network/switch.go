@@ -166,8 +166,8 @@ func (sw *swtch) share(buffer, mtu int64) error {
 	}
 	sw.sharedTotal = buffer - reserves - headrooms - sw.aside
 	if sw.sharedTotal < 0 {
-		return fmt.Errorf("buffer of %d bytes: %d ports need %d for reserves, %d for headroom and %d for a packet of each lossless class; enlarge Buffer or use fewer lossless classes",
-			buffer, len(sw.out), reserves, headrooms, sw.aside)
+		return fmt.Errorf("%w of %d bytes: %d ports need %d for reserves, %d for headroom and %d for a packet of each lossless class; enlarge Buffer or use fewer lossless classes",
+			ErrBuffer, buffer, len(sw.out), reserves, headrooms, sw.aside)
 	}
 	return nil
 }

@@ -107,7 +107,7 @@ func (in *receiver) deliver(now clock.Time, r *Ready, d *transport.RxPacket, q *
 		return false
 	}
 	if d.SPI != 0 && q.security != SecuritySealed {
-		q.OnlySealed()
+		q.RequireSealed()
 	}
 	var kept uint64
 	if !q.portVerified {

@@ -41,11 +41,11 @@ func (q *QP) Seal(e *Engine, spi uint32) {
 		HopLimit: p.HopLimit, FlowLabel: p.FlowLabel, Slot: p.Slot, SPI: spi})
 }
 
-// OnlySealed has q take no others than sealed packets any more: it was sent
-// one, or its program has agreed on keys before there was any packet.
-// What has come in clear, and waits for packets before it, anyone may have made
-// up: it goes.
-func (q *QP) OnlySealed() {
+// RequireSealed has q take no others than sealed packets any more: it was sent
+// one, or its program has agreed on keys before there was any packet. What has
+// come in clear, and waits for packets before it, anyone may have made up: it
+// goes.
+func (q *QP) RequireSealed() {
 	q.security = SecuritySealed
 	q.core.Halves().DiscardHeld()
 }
@@ -71,7 +71,3 @@ func (q *QP) takes(spi uint32) bool {
 	}
 	return q.security != SecurityClear && rocev2.QPN(spi)&rocev2.QPNMask == q.qpn
 }
-
-// RequireSealed has q, which is not connected yet, take sealed packets alone
-// from its first.
-func (q *QP) RequireSealed() { q.security = SecuritySealed }

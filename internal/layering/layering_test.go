@@ -131,7 +131,7 @@ var layers = map[string][]string{
 	// Programs import verbs, and a kind of link where they want another
 	// one. What is below verbs (ib, memreg, qp, hca) is not theirs.
 	"programs/interop/...": {"hca/task", "verbs", "rdma/cm", "rdma/rdmanet", "rdma/secure", "programs/interop/..."},
-	"cmd/...":              {"verbs", "qp/trace", "transport/...", "rocev2/mad", "observe/dissect", "programs/interop/...", "observe/doctor/...", "observe/conformance/...", "rdma", "rdma/secure", "cmd/rocev2d/server/...", "programs", "transport/owner", "fabric/lab", "fabric/sweep", "fabric/record", "fabric/report", "fabric/replay", "fabric/traffic/chakra", "internal/closest", "internal/tomllines", "internal/sockfilter", "internal/userdir", "internal/tlsfiles", "cmd/..."},
+	"cmd/...":              {"verbs", "qp/trace", "transport/...", "rocev2/mad", "observe/dissect", "programs/interop/...", "observe/doctor/...", "observe/conformance/...", "rdma", "rdma/secure", "cmd/rocev2d/server/...", "programs", "transport/owner", "fabric/lab", "fabric/sweep", "fabric/record", "fabric/report", "fabric/replay", "fabric/traffic/chakra", "internal/closest", "internal/tomllines", "internal/sockfilter", "internal/userdir", "internal/tlsfiles", "internal/regular", "cmd/..."},
 
 	"cmd/build": {"rocev2"}, // what the commands say of the processor
 
@@ -148,9 +148,9 @@ var layers = map[string][]string{
 
 	// The daemon, and what it shows.
 	"observe/metrics":           {"verbs"},
-	"cmd/rocev2d/server/config": {"rdma/secure", "qp/cc", "hca/strict", "internal/closest", "internal/tlsfiles", "internal/tomllines"},
+	"cmd/rocev2d/server/config": {"rdma/secure", "qp/cc", "hca/strict", "internal/closest", "internal/regular", "internal/tlsfiles", "internal/tomllines"},
 	"cmd/rocev2d/server/web":    {},
-	"cmd/rocev2d/server":        {"internal/loglimit", "verbs", "memreg/mapping", "rdma", "rdma/cm", "rdma/secure", "transport/tap", "transport/guard", "transport/keychannel", "observe/metrics", "observe/conformance/target", "programs", "transport/owner", "programs/interop/...", "cmd/rocev2d/server/..."},
+	"cmd/rocev2d/server":        {"internal/loglimit", "internal/regular", "verbs", "memreg/mapping", "rdma", "rdma/cm", "rdma/secure", "transport/tap", "transport/guard", "transport/keychannel", "observe/metrics", "observe/conformance/target", "programs", "transport/owner", "programs/interop/...", "cmd/rocev2d/server/..."},
 
 	"e2e/...":  {"verbs", "internal/debian", "e2e/..."},
 	"e2e/soak": {"programs", "rdma", "verbs", "transport/udp", "transport/fault"},
@@ -165,7 +165,7 @@ var layers = map[string][]string{
 	"internal/...":      {},
 
 	"internal/testcable": {"transport"},
-	"internal/tlsfiles":  {"rdma/secure"},
+	"internal/tlsfiles":  {"rdma/secure", "internal/regular"},
 	"internal/testforge": {"verbs", "rdma/cm", "rocev2/mad"},
 
 	"internal/pathlength/walk": {"verbs"},

@@ -5,12 +5,14 @@ package testnet
 import (
 	"bytes"
 	"net"
+	"net/netip"
 	"os"
 	"os/exec"
 	"runtime"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -61,12 +63,68 @@ func Isolated(t *testing.T) bool {
 	return false
 }
 
-// IP runs the ip command with the words of args.
+// IP runs the ip command with the words of args. An IPv6 address that it adds
+// to an interface that is up can be used when IP returns.
 func IP(t *testing.T, args string) {
 	t.Helper()
-	if out, err := exec.CommandContext(t.Context(), "ip", strings.Fields(args)...).CombinedOutput(); err != nil {
+	words := strings.Fields(args)
+	if out, err := exec.CommandContext(t.Context(), "ip", words...).CombinedOutput(); err != nil {
 		t.Fatalf("ip %s: %v: %s", args, err, out)
 	}
+	if len(words) < 5 || words[0] != "address" && words[0] != "addr" || words[1] != "add" || words[3] != "dev" {
+		return
+	}
+	if p, err := netip.ParsePrefix(words[2]); err == nil && p.Addr().Is6() {
+		awaitAddr(t, p.Addr(), words[4])
+	}
+}
+
+// awaitAddr waits until a datagram to an IPv6 address of an interface arrives
+// there. The kernel makes the local route of a new address in a task of its
+// own: until then such a datagram leaves by the interface.
+func awaitAddr(t *testing.T, addr netip.Addr, iface string) {
+	t.Helper()
+	ifi, err := net.InterfaceByName(iface)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ifi.Flags&net.FlagUp == 0 {
+		return // nothing arrives before it is up
+	}
+	if addr.IsLinkLocalUnicast() {
+		addr = addr.WithZone(iface)
+	}
+	for end := time.Now().Add(2 * time.Minute); ; runtime.Gosched() {
+		if err = arrives(addr); err == nil {
+			return
+		}
+		if time.Now().After(end) || t.Context().Err() != nil {
+			t.Fatalf("a datagram to the new address %v does not arrive: %v", addr, err)
+		}
+	}
+}
+
+// arrives sends a datagram from addr to addr.
+func arrives(addr netip.Addr) error {
+	c, err := net.ListenUDP("udp6", net.UDPAddrFromAddrPort(netip.AddrPortFrom(addr, 0)))
+	if err != nil {
+		return err // duplicate address detection is under way
+	}
+	defer c.Close()
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return err
+	}
+	if _, err := c.WriteTo([]byte{1}, c.LocalAddr()); err != nil {
+		return err
+	}
+	// One that stays on this host has arrived by now.
+	if e := raw.Control(func(fd uintptr) {
+		_, _, err = unix.Recvfrom(int(fd), make([]byte, 1), unix.MSG_DONTWAIT)
+	}); e != nil {
+		return e
+	}
+	return err
 }
 
 // Veth makes two interfaces that are the ends of a cable, both up, with the MTU

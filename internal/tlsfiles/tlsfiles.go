@@ -10,12 +10,12 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
 	"runtime"
+	"strings"
 	"time"
 
+	"github.com/gosoftroce/rocev2/internal/regular"
 	"github.com/gosoftroce/rocev2/rdma/secure"
 )
 
@@ -51,130 +51,171 @@ func (e *Error) Error() string { return e.Part + ": " + e.Err.Error() }
 // Unwrap returns what is wrong.
 func (e *Error) Unwrap() error { return e.Err }
 
-func wrong(part, format string, args ...any) error {
-	return &Error{part, fmt.Errorf(format, args...)}
+// Mistakes is what is wrong with Files, all of it.
+type Mistakes []*Error
+
+func (m Mistakes) Error() string {
+	var lines []string
+	for _, e := range m {
+		lines = append(lines, e.Error())
+	}
+	return strings.Join(lines, "\n")
 }
+
+func (m *Mistakes) add(part string, err error) { *m = append(*m, &Error{part, err}) }
+
+func (m *Mistakes) addf(part, format string, args ...any) { m.add(part, fmt.Errorf(format, args...)) }
 
 // Given reports whether any file is named, so that connections are secured.
 func (f *Files) Given() bool { return *f != Files{} }
 
-// Client returns the configuration of a side that dials a server of a name.
+// Client returns the configuration of a side that dials a server of a name. An
+// error is of type Mistakes.
 func (f *Files) Client(serverName string) (*tls.Config, error) {
-	c, err := f.both(!f.ServerOnly || f.Cert+f.Key != "")
-	if err != nil || f.PSK != "" {
-		return c, err
+	if f.PSK != "" {
+		return f.secret()
+	}
+	var m Mistakes
+	c := &tls.Config{MinVersion: tls.VersionTLS13, ServerName: serverName}
+	if !f.ServerOnly || f.Cert+f.Key != "" {
+		c.Certificates = f.pair(&m)
 	}
 	if f.CA == "" {
-		return nil, wrong(CA, "it is missing: a file with the authority that has issued the certificate of the server")
+		m.addf(CA, "it is missing: a file with the authority that has issued the certificate of the server")
+	} else {
+		c.RootCAs = f.authorities(&m)
 	}
-	if c.RootCAs, err = authorities(f.CA); err != nil {
-		return nil, err
-	}
-	c.ServerName = serverName
-	return c, nil
+	return m.or(c)
 }
 
-// Server returns the configuration of a side that listens.
+// Server returns the configuration of a side that listens. An error is of type
+// Mistakes.
 func (f *Files) Server() (*tls.Config, error) {
-	c, err := f.both(true)
-	if err != nil || f.PSK != "" {
-		return c, err
+	if f.PSK != "" {
+		return f.secret()
 	}
-	c.ClientAuth = tls.RequireAndVerifyClientCert
+	var m Mistakes
+	c := &tls.Config{MinVersion: tls.VersionTLS13, ClientAuth: tls.RequireAndVerifyClientCert}
+	c.Certificates = f.pair(&m)
 	switch {
 	case f.CA == "" && f.ServerOnly:
 		c.ClientAuth = tls.NoClientCert
-		return c, nil
 	case f.CA == "":
-		return nil, wrong(CA, "it is missing: a file with the authority that has issued the certificates of clients")
-	case f.ServerOnly:
-		c.ClientAuth = tls.VerifyClientCertIfGiven
+		m.addf(CA, "it is missing: a file with the authority that has issued the certificates of clients")
+	default:
+		if f.ServerOnly {
+			c.ClientAuth = tls.VerifyClientCertIfGiven
+		}
+		c.ClientCAs = f.authorities(&m)
 	}
-	c.ClientCAs, err = authorities(f.CA)
-	return c, err
+	return m.or(c)
 }
 
-// both returns what both sides have.
-func (f *Files) both(certificate bool) (*tls.Config, error) {
-	if f.PSK != "" {
-		switch {
-		case f.Cert+f.Key+f.CA != "":
-			return nil, wrong(PSK, "there are also certificates: a connection is secured by a pre-shared secret, or by certificates")
-		case f.ServerOnly:
-			return nil, wrong(ServerOnly, "with a pre-shared secret both sides are authenticated")
-		}
-		secret, err := readSecret(f.PSK)
-		if err != nil {
-			return nil, &Error{PSK, err}
-		}
-		c, err := secure.PSK(secret)
-		if err != nil {
-			return nil, wrong(PSK, "%s: %w; %s", f.PSK, err, howToMake(f.PSK))
-		}
-		return c, nil
+// or returns the mistakes, or if there are none a configuration.
+func (m Mistakes) or(c *tls.Config) (*tls.Config, error) {
+	if len(m) > 0 {
+		return nil, m
 	}
-	c := &tls.Config{MinVersion: tls.VersionTLS13}
-	if !certificate {
-		return c, nil
-	}
-	pair, err := f.pair()
-	if err != nil {
-		return nil, err
-	}
-	c.Certificates = []tls.Certificate{pair}
 	return c, nil
 }
 
+// secret returns the configuration of both sides with a pre-shared secret.
+func (f *Files) secret() (*tls.Config, error) {
+	var m Mistakes
+	if f.Cert+f.Key+f.CA != "" {
+		m.addf(PSK, "there are also certificates: a connection is secured by a pre-shared secret, or by certificates")
+	}
+	if f.ServerOnly {
+		m.addf(ServerOnly, "with a pre-shared secret both sides are authenticated")
+	}
+	var c *tls.Config
+	secret, err := readSecret(f.PSK)
+	if err == nil {
+		if c, err = secure.PSK(secret); err != nil {
+			err = fmt.Errorf("%s: %w; %s", f.PSK, err, howToMake(f.PSK))
+		}
+	}
+	if err != nil {
+		m.add(PSK, err)
+	}
+	return m.or(c)
+}
+
 // pair reads the certificate of this side and its key.
-func (f *Files) pair() (pair tls.Certificate, err error) {
-	switch {
-	case f.Cert == "":
-		return pair, wrong(Cert, "it is missing: a file with the certificate of this side")
-	case f.Key == "":
-		return pair, wrong(Key, "it is missing: the file with the private key of %s", f.Cert)
+func (f *Files) pair(m *Mistakes) []tls.Certificate {
+	cert, key := f.cert(m), f.key(m)
+	if cert == nil || key == nil {
+		return nil
 	}
-	cert, err := read(f.Cert)
+	pair, err := tls.X509KeyPair(cert, key)
 	if err != nil {
-		return pair, &Error{Cert, err}
-	}
-	if _, err := certificates(f.Cert, cert); err != nil {
-		return pair, &Error{Cert, err}
-	}
-	key, err := read(f.Key)
-	if err != nil {
-		return pair, &Error{Key, err}
-	}
-	if bytes.Contains(key, []byte("ENCRYPTED")) {
-		return pair, wrong(Key, "%s is encrypted by a password, which nobody can be asked for: give the key in clear, in a file that only this user can read", f.Key)
-	}
-	if pair, err = tls.X509KeyPair(cert, key); err != nil {
-		return pair, wrong(Key, "%s with %s: %w", f.Key, f.Cert, err)
+		m.addf(Key, "%s with %s: %w", f.Key, f.Cert, err)
+		return nil
 	}
 	now := time.Now()
 	switch leaf := pair.Leaf; {
 	case now.After(leaf.NotAfter):
-		return pair, wrong(Cert, "%s has expired at %v", f.Cert, leaf.NotAfter)
+		m.addf(Cert, "%s has expired at %v", f.Cert, leaf.NotAfter)
 	case now.Before(leaf.NotBefore):
-		return pair, wrong(Cert, "%s does not hold before %v", f.Cert, leaf.NotBefore)
+		m.addf(Cert, "%s does not hold before %v", f.Cert, leaf.NotBefore)
 	}
-	return pair, nil
+	return []tls.Certificate{pair}
+}
+
+// cert returns what is in the file of the certificate, nil if it is wrong.
+func (f *Files) cert(m *Mistakes) []byte {
+	if f.Cert == "" {
+		m.addf(Cert, "it is missing: a file with the certificate of this side")
+		return nil
+	}
+	b, err := regular.Read(f.Cert, maxFile)
+	if err == nil {
+		_, err = certificates(f.Cert, b)
+	}
+	if err != nil {
+		m.add(Cert, err)
+		return nil
+	}
+	return b
+}
+
+// key returns what is in the file of the key, nil if it is wrong.
+func (f *Files) key(m *Mistakes) []byte {
+	if f.Key == "" {
+		of := f.Cert
+		if of == "" {
+			of = "the certificate of this side"
+		}
+		m.addf(Key, "it is missing: the file with the private key of %s", of)
+		return nil
+	}
+	b, err := readPrivate(f.Key, maxFile, "another certificate with another key")
+	if err == nil && bytes.Contains(b, []byte("ENCRYPTED")) {
+		err = fmt.Errorf("%s is encrypted by a password, and there is no way to ask for one: give the key in clear, in a file that only this user can read", f.Key)
+	}
+	if err != nil {
+		m.add(Key, err)
+		return nil
+	}
+	return b
 }
 
 // authorities reads certificates of authorities.
-func authorities(file string) (*x509.CertPool, error) {
-	b, err := read(file)
-	if err != nil {
-		return nil, &Error{CA, err}
+func (f *Files) authorities(m *Mistakes) *x509.CertPool {
+	b, err := regular.Read(f.CA, maxFile)
+	var list []*x509.Certificate
+	if err == nil {
+		list, err = certificates(f.CA, b)
 	}
-	list, err := certificates(file, b)
 	if err != nil {
-		return nil, &Error{CA, err}
+		m.add(CA, err)
+		return nil
 	}
 	pool := x509.NewCertPool()
 	for _, c := range list {
 		pool.AddCert(c)
 	}
-	return pool, nil
+	return pool
 }
 
 // certificates parses PEM: all certificates in it, at least one.
@@ -205,33 +246,11 @@ const (
 	maxSecret = 4096
 )
 
-func read(file string) ([]byte, error) {
-	r, err := os.Open(file)
+// readPrivate reads a file that is for this user alone. If other users could
+// read it, another file should take its place.
+func readPrivate(file string, most int64, another string) ([]byte, error) {
+	r, err := regular.Open(file)
 	if err != nil {
-		return nil, err
-	}
-	defer r.Close()
-	return limited(r, maxFile)
-}
-
-func limited(r *os.File, most int64) ([]byte, error) {
-	b, err := io.ReadAll(io.LimitReader(r, most+1))
-	switch {
-	case err != nil:
-		return nil, err
-	case int64(len(b)) > most:
-		return nil, fmt.Errorf("%s has more than %d bytes", r.Name(), most)
-	}
-	return b, nil
-}
-
-// readSecret reads a secret. The end of its line is not of it.
-func readSecret(file string) ([]byte, error) {
-	r, err := os.Open(file)
-	if err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			err = fmt.Errorf("%w; %s", err, howToMake(file))
-		}
 		return nil, err
 	}
 	defer r.Close()
@@ -239,14 +258,32 @@ func readSecret(file string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if m := st.Mode().Perm(); m&0o077 != 0 && runtime.GOOS != "windows" {
-		return nil, fmt.Errorf("others may read or write %s (mode %04o): chmod 600 %[1]s, and if it has been so for long, make another one", file, m)
+	if bad := mayNot(st); bad != 0 {
+		return nil, fmt.Errorf("others may read or write %s (mode %04o): chmod %o %[1]s, and if it has been so for long, make %[4]s", file, st.Mode().Perm(), st.Mode().Perm()&^bad, another)
 	}
-	b, err := limited(r, maxSecret)
-	if err != nil {
-		return nil, err
+	return regular.ReadOpen(r, most)
+}
+
+// mayNot returns the rights to a private file that there should not be: all of
+// others and of the group. A group may read the file of another user: so root
+// gives the key to a daemon.
+func mayNot(st fs.FileInfo) fs.FileMode {
+	switch {
+	case runtime.GOOS == "windows": // modes say nothing of rights
+		return 0
+	case isOfAnother(st):
+		return st.Mode().Perm() & 0o037
 	}
-	return bytes.TrimSuffix(bytes.TrimSuffix(b, []byte("\n")), []byte("\r")), nil
+	return st.Mode().Perm() & 0o077
+}
+
+// readSecret reads a secret. The end of its line is not of it.
+func readSecret(file string) ([]byte, error) {
+	b, err := readPrivate(file, maxSecret, "another one")
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("%w; %s", err, howToMake(file))
+	}
+	return bytes.TrimSuffix(bytes.TrimSuffix(b, []byte("\n")), []byte("\r")), err
 }
 
 // howToMake says how a user makes a secret.

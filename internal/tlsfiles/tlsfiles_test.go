@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -66,6 +67,11 @@ func TestMistakes(t *testing.T) {
 	broken := write(t, "broken", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", 0o600)
 	encrypted := write(t, "encrypted", "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n", 0o600)
 	secret := strings.Repeat("s", 32)
+	hostKey, err := os.ReadFile(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	open, groups := write(t, "open", string(hostKey), 0o644), write(t, "groups", string(hostKey), 0o640)
 	for _, c := range []struct {
 		f          Files
 		part, want string
@@ -93,6 +99,12 @@ func TestMistakes(t *testing.T) {
 		{f: Files{PSK: text, CA: ca}, part: PSK, want: "also certificates"},
 		{f: Files{PSK: write(t, "read", secret, 0o640)}, part: PSK, want: "chmod 600", unix: true},
 		{f: Files{PSK: write(t, "written", secret, 0o602)}, part: PSK, want: "mode 0602", unix: true},
+		{f: Files{Cert: cert, Key: open, CA: ca}, part: Key, want: "chmod 600", unix: true},
+		{f: Files{Cert: cert, Key: groups, CA: ca}, part: Key, want: "mode 0640", unix: true},
+		{f: Files{Cert: dir, Key: key, CA: ca}, part: Cert, want: "is a directory"},
+		{f: Files{Cert: cert, Key: dir, CA: ca}, part: Key, want: "is a directory"},
+		{f: Files{Cert: cert, Key: key, CA: dir}, part: CA, want: "is a directory"},
+		{f: Files{PSK: dir}, part: PSK, want: "is a directory"},
 		{f: Files{PSK: write(t, "s", secret, 0o600), ServerOnly: true}, part: ServerOnly, want: "both sides"},
 	} {
 		if c.unix && runtime.GOOS == "windows" {
@@ -102,10 +114,37 @@ func TestMistakes(t *testing.T) {
 			"server": c.f.Server, "client": func() (*tls.Config, error) { return c.f.Client("host") },
 		} {
 			_, err := make()
-			var e *Error
-			if !errors.As(err, &e) || e.Part != c.part || !strings.Contains(err.Error(), c.want) {
+			var m Mistakes
+			if !errors.As(err, &m) || !slices.ContainsFunc(m, func(e *Error) bool { return e.Part == c.part && strings.Contains(e.Error(), c.want) }) {
 				t.Errorf("%s of %+v: %v; want %s: %q", side, c.f, err, c.part, c.want)
 			}
+		}
+	}
+}
+
+// TestAllMistakes has several files be wrong: all of them are named.
+func TestAllMistakes(t *testing.T) {
+	t.Parallel()
+	text := write(t, "text", "hello", 0o600)
+	for _, c := range []struct {
+		f    Files
+		want []string
+	}{
+		{Files{Cert: text, Key: "/none", CA: text}, []string{Cert, Key, CA}},
+		{Files{CA: "/none"}, []string{Cert, Key, CA}},
+		{Files{PSK: text, ServerOnly: true, CA: text}, []string{PSK, ServerOnly, PSK}},
+	} {
+		_, err := c.f.Server()
+		var m Mistakes
+		if !errors.As(err, &m) || strings.Count(err.Error(), "\n") != len(m)-1 {
+			t.Errorf("%+v: %v", c.f, err)
+		}
+		var got []string
+		for _, e := range m {
+			got = append(got, e.Part)
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%+v: %q, want %q: %v", c.f, got, c.want, err)
 		}
 	}
 }

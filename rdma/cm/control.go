@@ -2,7 +2,6 @@ package cm
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -30,18 +29,18 @@ const (
 // The side that has dialled it ends it with its connection. The other side
 // waits some seconds for the next request.
 type control struct {
-	m      *manager
-	number uint32    // in agent.Path.Control
-	from   *entrance // that has accepted it; nil: this side has dialled
-	peer   netip.Addr
-	pd     *verbs.PD
-	cq     *verbs.CQ
-	qp     *verbs.QP
-	mr     *verbs.MR           // receive slots, then send slots
-	bell   *task.Bell          // of the handshake: something has completed
-	ctx    context.Context     // of the handshake
-	state  tls.ConnectionState // set before it carries MADs
-	conn   *Conn               // by the messages in clear that have made it
+	m       *manager
+	number  uint32    // in agent.Path.Control
+	from    *entrance // that has accepted it; nil: this side has dialled
+	peer    netip.Addr
+	pd      *verbs.PD
+	cq      *verbs.CQ
+	qp      *verbs.QP
+	mr      *verbs.MR       // receive slots, then send slots
+	bell    *task.Bell      // of the handshake: something has completed
+	ctx     context.Context // of the handshake
+	session *secure.Session // set before it carries MADs
+	conn    *Conn           // by the messages in clear that have made it
 
 	// Guarded by the lock of m:
 	held    bool // a dial is under way that uses it
@@ -286,7 +285,7 @@ func (c *control) SetWriteDeadline(time.Time) error { return nil }
 // all is done, no message in clear can end it any more.
 func (c *control) toSecure(ctx context.Context) secure.Conn {
 	c.ctx = ctx
-	return secure.Conn{Conn: c, QP: c.qp, Open: func(*tls.ConnectionState) error { return c.detach() }}
+	return secure.Conn{Conn: c, QP: c.qp, Open: func(*secure.Session) error { return c.detach() }}
 }
 
 func (c *control) detach() error {

@@ -337,7 +337,7 @@ func (d *dialing) ready(rep *mad.REP) error {
 	c.data, c.ece = privateOf(rep.Private), ECE(rep.ECE)
 	w := d.cfg.wiring(d.qp.Type(), d.peer.Addr(), &d.req, rep)
 	c.params, c.control = w.params, d.control
-	w.seal = d.seal(rep)
+	w.seal = d.control.seal(mad.CommID(d.c.id), rep.LocalID)
 	if err := w.apply(d.qp); err != nil {
 		_ = c.m.reject(c.id, rejection(err), nil, nil) // the peer may have given up
 		c.giveUp()

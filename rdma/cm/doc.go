@@ -41,7 +41,7 @@
 // data and the end included: whole MADs, each in a SEND of 256 bytes. So
 // attackers neither see nor forge them. The keys of the program's queue pairs
 // come from the same handshake, for the two communication IDs and the two
-// numbers of the queue pairs (secure.Other).
+// numbers of the queue pairs (secure.Session.Seal).
 //
 // A control connection is for one connection at a time, and lasts as long. If
 // it fails, because the peer has gone, the connection ends with ErrUnreachable.

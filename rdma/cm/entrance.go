@@ -170,7 +170,7 @@ func (en *entrance) serve(ctx context.Context, r *Request) {
 		c.destroy()
 		return
 	}
-	if c.state, err = secure.Server(ctx, c.toSecure(ctx), en.config); err == nil {
+	if c.session, err = secure.Server(ctx, c.toSecure(ctx), en.config); err == nil {
 		err = r.m.controls.enter(c)
 	}
 	if err == nil {

@@ -142,7 +142,7 @@ func (r *Request) adopt(qp *verbs.QP, cfg *AcceptConfig) (*Conn, error) {
 	}
 	w, _ := acceptance(r.remote.Addr(), r.params, r.ece, r.psn, cfg, mostRdAtomic(r.m.dev))
 	c := &Conn{m: r.m, id: r.id, qp: qp, local: r.l.addr, remote: r.remote, data: r.data, ece: r.ece, params: w.params, control: r.control}
-	w.seal = r.seal(qp)
+	w.seal = r.control.seal(r.peerID, mad.CommID(r.id))
 	err := w.apply(qp)
 	if w.stayReceiver {
 		verbs.HCA(r.m.dev).ReleaseQPN(r.number)

@@ -100,7 +100,7 @@ func (id *ID) replied(e *agent.Event) Event {
 		return replyEvent(EventConnectResponse, e.Reply)
 	}
 	id.terms.ids = [2]mad.CommID{mad.CommID(id.id), e.Reply.LocalID}
-	id.terms.wiring.seal = id.terms.control.sealOf(true, id.terms.ids, [2]verbs.QPN{id.qp.QPN(), e.Reply.LocalQPN})
+	id.terms.wiring.seal = id.terms.control.seal(id.terms.ids[0], id.terms.ids[1])
 	err := id.terms.wiring.apply(id.qp)
 	if err != nil {
 		_ = id.at.m.reject(id.id, rejection(err), nil, nil) // the peer may have given up

@@ -97,7 +97,7 @@ func (t *terms) grant(p *ConnParam, m *manager, q *verbs.QP, peer netip.Addr) (*
 	rep.ECE = m.withSlots(rep.ECE)
 	if rep.LocalQPN, rep.SRQ = p.QPN, p.SRQ; q != nil {
 		rep.LocalQPN, rep.SRQ = q.QPN(), q.Config().SRQ != nil
-		w.seal = t.control.sealOf(false, t.ids, [2]verbs.QPN{t.params.QPN, q.QPN()})
+		w.seal = t.control.seal(t.ids[0], t.ids[1])
 		if err := w.apply(q); err != nil {
 			return nil, err
 		}

@@ -238,7 +238,7 @@ func (r *Request) accept(qp *verbs.QP, cfg *AcceptConfig) (*Conn, error) {
 	w, rep := acceptance(r.remote.Addr(), r.params, r.ece, randomPSN(r.m.dev), cfg, mostRdAtomic(r.m.dev))
 	rep.LocalQPN, rep.SRQ = qp.QPN(), qp.Config().SRQ != nil
 	rep.ECE = r.m.withSlots(rep.ECE)
-	w.seal = r.seal(qp)
+	w.seal = r.control.seal(r.peerID, mad.CommID(r.id))
 	if err := w.apply(qp); err != nil {
 		reason := rejection(err)
 		if reject := r.m.reject(r.id, reason, r.info(reason), nil); reject != nil {

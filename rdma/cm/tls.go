@@ -81,7 +81,7 @@ func (d *calling) control(ctx context.Context) (*control, error) {
 	}
 	timed, cancel := d.m.tasks.WithTimeout(ctx, secure.Time)
 	defer cancel()
-	c.state, err = secure.Client(timed, c.toSecure(timed), d.cfg.TLS, c.peer.String())
+	c.session, err = secure.Client(timed, c.toSecure(timed), d.cfg.TLS, c.peer.String())
 	if err == nil {
 		c.held = true
 		err = d.m.controls.enter(c)
@@ -127,57 +127,48 @@ func (c *control) name() uint32 {
 
 // seal has a queue pair take no packet in clear, and send none.
 type seal struct {
-	other secure.Other
-	state *tls.ConnectionState
+	session *secure.Session
+	ids     [2]mad.CommID // of the side that has dialled, and of the other one
 }
 
 // receive takes a queue pair to RTR by a call.
 func (s *seal) receive(q *verbs.QP, toRTR func() error) error {
-	if err := s.other.Require(q); err != nil {
+	if err := s.session.Require(q); err != nil {
 		return err
 	}
 	if err := toRTR(); err != nil {
 		return err
 	}
-	return s.other.Seal(q, s.state)
+	return s.session.Seal(q, uint32(s.ids[0]), uint32(s.ids[1]))
 }
 
-// sealOf returns how a connection is sealed whose sides have communication IDs
-// and queue pairs; nil without a control connection.
-func (c *control) sealOf(client bool, ids [2]mad.CommID, numbers [2]verbs.QPN) *seal {
+// seal returns how a connection is sealed whose sides have communication IDs;
+// nil without a control connection.
+func (c *control) seal(client, server mad.CommID) *seal {
 	if c == nil {
 		return nil
 	}
-	return &seal{state: &c.state, other: secure.Other{Client: client,
-		Numbers: []uint32{uint32(ids[0]), uint32(ids[1]), uint32(numbers[0]), uint32(numbers[1])}}}
-}
-
-func (d *dialing) seal(rep *mad.REP) *seal {
-	return d.control.sealOf(true, [2]mad.CommID{mad.CommID(d.c.id), rep.LocalID}, [2]verbs.QPN{d.qp.QPN(), rep.LocalQPN})
-}
-
-func (r *Request) seal(q *verbs.QP) *seal {
-	return r.control.sealOf(false, [2]mad.CommID{r.peerID, mad.CommID(r.id)}, [2]verbs.QPN{r.params.QPN, q.QPN()})
+	return &seal{c.session, [2]mad.CommID{client, server}}
 }
 
 // ConnectionState returns what the handshake of a secured connection has shown,
 // such as the certificates of the peer. It reports false for a connection that
 // is not secured.
-func (c *Conn) ConnectionState() (tls.ConnectionState, bool) { return stateOf(c.control) }
+func (c *Conn) ConnectionState() (tls.ConnectionState, bool) { return c.control.state() }
 
 // ConnectionState is Conn.ConnectionState of the connection that is asked for.
-func (r *Request) ConnectionState() (tls.ConnectionState, bool) { return stateOf(r.control) }
+func (r *Request) ConnectionState() (tls.ConnectionState, bool) { return r.control.state() }
 
-func stateOf(c *control) (state tls.ConnectionState, ok bool) {
+func (c *control) state() (state tls.ConnectionState, ok bool) {
 	if c == nil {
 		return state, false
 	}
-	return c.state, true
+	return c.session.State()
 }
 
 // shown returns a copy of what the handshake of c has shown, nil without c.
 func (c *control) shown() *tls.ConnectionState {
-	state, ok := stateOf(c)
+	state, ok := c.state()
 	if !ok {
 		return nil
 	}

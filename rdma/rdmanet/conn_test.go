@@ -4,6 +4,7 @@ import (
 	"io"
 	"net"
 	"testing"
+	"testing/synctest"
 
 	"golang.org/x/net/nettest"
 
@@ -29,11 +30,13 @@ func TestConn(t *testing.T) {
 }
 
 func TestHello(t *testing.T) {
-	a, b := verbstest.Devices(t)
-	x, y := connect(t, a, b, Options{})
-	go func() { io.WriteString(x, "hello"); x.Close() }()
-	got, err := io.ReadAll(y)
-	if err != nil || string(got) != "hello" {
-		t.Fatalf("%q %v", got, err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		a, b := verbstest.Devices(t)
+		x, y := connect(t, a, b, Options{})
+		go func() { io.WriteString(x, "hello"); x.Close() }()
+		got, err := io.ReadAll(y)
+		if err != nil || string(got) != "hello" {
+			t.Fatalf("%q %v", got, err)
+		}
+	})
 }

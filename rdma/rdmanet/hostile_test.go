@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"runtime"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -24,7 +23,6 @@ import (
 // harms no other connection.
 func TestHostilePeers(t *testing.T) {
 	t.Parallel()
-	a, b := verbstest.Devices(t)
 	imm := func(imm uint32, payload string) verbs.SendWR {
 		return verbs.SendWR{Opcode: verbs.OpWriteImm, Imm: imm, Inline: []byte(payload)}
 	}
@@ -40,27 +38,30 @@ func TestHostilePeers(t *testing.T) {
 		"a READ":                      {Opcode: verbs.OpRead},
 	} {
 		t.Run(why, func(t *testing.T) {
-			x, y := connect(t, a, b, Options{})
-			if wr.Remote == (verbs.RemoteAddr{}) && len(wr.Inline) > 0 {
-				block := y.ep.block(y.opts)
-				wr.Remote = verbs.RemoteAddr{Addr: block.Ring.Addr, RKey: verbs.Key(block.Ring.Key)}
-			}
-			if wr.Opcode == verbs.OpRead {
-				wr.SGList, wr.Remote = []verbs.SGE{x.ep.ring.Slice(0, 8)}, y.ep.ring.RemoteAt(0)
-			}
-			if err := x.ep.qp.PostSend(wr); err != nil {
-				t.Fatal(err)
-			}
-			_, err := y.Read(make([]byte, 10))
-			if !errors.Is(err, syscall.ECONNRESET) {
-				t.Errorf("the reader gets %v", err)
-			}
-			if _, err := y.Write([]byte("x")); !errors.Is(err, syscall.ECONNRESET) {
-				t.Errorf("the writer gets %v", err)
-			}
-			if err := y.Close(); err != nil {
-				t.Error(err)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				a, b := verbstest.Devices(t)
+				x, y := connect(t, a, b, Options{})
+				if wr.Remote == (verbs.RemoteAddr{}) && len(wr.Inline) > 0 {
+					block := y.ep.block(y.opts)
+					wr.Remote = verbs.RemoteAddr{Addr: block.Ring.Addr, RKey: verbs.Key(block.Ring.Key)}
+				}
+				if wr.Opcode == verbs.OpRead {
+					wr.SGList, wr.Remote = []verbs.SGE{x.ep.ring.Slice(0, 8)}, y.ep.ring.RemoteAt(0)
+				}
+				if err := x.ep.qp.PostSend(wr); err != nil {
+					t.Fatal(err)
+				}
+				_, err := y.Read(make([]byte, 10))
+				if !errors.Is(err, syscall.ECONNRESET) {
+					t.Errorf("the reader gets %v", err)
+				}
+				if _, err := y.Write([]byte("x")); !errors.Is(err, syscall.ECONNRESET) {
+					t.Errorf("the writer gets %v", err)
+				}
+				if err := y.Close(); err != nil {
+					t.Error(err)
+				}
+			})
 		})
 	}
 }
@@ -69,55 +70,59 @@ func TestHostilePeers(t *testing.T) {
 // rejected with the reason; a dialer that gets such an answer does not go on.
 func TestForgedBlocks(t *testing.T) {
 	t.Parallel()
-	ln, d := listening(t, Options{})
-	accepted := make(chan error, 1)
-	go func() {
-		_, err := ln.Accept()
-		accepted <- err
-	}()
-	for want, change := range map[string]func([]byte) []byte{
-		"version 9":    func(p []byte) []byte { p[0] = 9; return p },
-		"0 credits":    func(p []byte) []byte { p[2], p[3] = 0, 0; return p },
-		"slots":        func(p []byte) []byte { p[20] = 0xff; return p },
-		"beyond":       func(p []byte) []byte { copy(p[24:], "\xff\xff\xff\xff\xff\xff\xff\xff"); return p },
-		"version 0, t": func(p []byte) []byte { return nil },
-	} {
-		o, _ := Options{}.withDefaults()
-		ep := endpointOf(t, d.Device, o)
-		defer ep.close()
-		block := ep.block(o)
-		_, err := cm.Dial(t.Context(), ep.qp, ln.cm.Addr().(*cm.Addr).AddrPort, cm.DialConfig{PrivateData: change(block.AppendTo(nil))})
-		var rejected *cm.RejectedError
-		if !errors.As(err, &rejected) || !strings.Contains(string(rejected.PrivateData), want) {
-			t.Errorf("%s: %v", want, err)
+	synctest.Test(t, func(t *testing.T) {
+		ln, d := listening(t, Options{})
+		accepted := make(chan error, 1)
+		go func() {
+			_, err := ln.Accept()
+			accepted <- err
+		}()
+		for want, change := range map[string]func([]byte) []byte{
+			"version 9":    func(p []byte) []byte { p[0] = 9; return p },
+			"0 credits":    func(p []byte) []byte { p[2], p[3] = 0, 0; return p },
+			"slots":        func(p []byte) []byte { p[20] = 0xff; return p },
+			"beyond":       func(p []byte) []byte { copy(p[24:], "\xff\xff\xff\xff\xff\xff\xff\xff"); return p },
+			"version 0, t": func(p []byte) []byte { return nil },
+		} {
+			o, _ := Options{}.withDefaults()
+			ep := endpointOf(t, d.Device, o)
+			defer ep.close()
+			block := ep.block(o)
+			_, err := cm.Dial(t.Context(), ep.qp, ln.cm.Addr().(*cm.Addr).AddrPort, cm.DialConfig{PrivateData: change(block.AppendTo(nil))})
+			var rejected *cm.RejectedError
+			if !errors.As(err, &rejected) || !strings.Contains(string(rejected.PrivateData), want) {
+				t.Errorf("%s: %v", want, err)
+			}
 		}
-	}
-	ln.Close()
-	if err := <-accepted; !errors.Is(err, net.ErrClosed) {
-		t.Errorf("Accept returns %v", err)
-	}
+		ln.Close()
+		if err := <-accepted; !errors.Is(err, net.ErrClosed) {
+			t.Errorf("Accept returns %v", err)
+		}
+	})
 }
 
 func TestPeerThatSpeaksAnotherProtocol(t *testing.T) {
 	t.Parallel()
-	ln, d := listening(t, Options{})
-	ln.cm.Greet(nil)
-	go func() {
-		r, err := ln.cm.Accept(t.Context())
-		if err != nil {
-			return
+	synctest.Test(t, func(t *testing.T) {
+		ln, d := listening(t, Options{})
+		ln.cm.Greet(nil)
+		go func() {
+			r, err := ln.cm.Accept(t.Context())
+			if err != nil {
+				return
+			}
+			o, _ := Options{}.withDefaults()
+			ep, err := newEndpoint(ln.Device(), o, 0, promise{})
+			if err == nil {
+				defer ep.close()
+				r.Accept(t.Context(), ep.qp, cm.AcceptConfig{PrivateData: []byte("something else")})
+			}
+			<-t.Context().Done()
+		}()
+		if _, err := d.DialContext(t.Context(), "rdma", ln.Addr().String()); !errors.Is(err, rsocket.ErrBlock) {
+			t.Errorf("the error is %v", err)
 		}
-		o, _ := Options{}.withDefaults()
-		ep, err := newEndpoint(ln.Device(), o, 0, promise{})
-		if err == nil {
-			defer ep.close()
-			r.Accept(t.Context(), ep.qp, cm.AcceptConfig{PrivateData: []byte("something else")})
-		}
-		<-t.Context().Done()
-	}()
-	if _, err := d.DialContext(t.Context(), "rdma", ln.Addr().String()); !errors.Is(err, rsocket.ErrBlock) {
-		t.Errorf("the error is %v", err)
-	}
+	})
 }
 
 // A dead peer is noticed: by the retries, if this side writes, and by the
@@ -221,71 +226,71 @@ func pattern(n int) []byte {
 // goes on. Everything after the end has an error that programs know.
 func TestHalfClose(t *testing.T) {
 	t.Parallel()
-	a, b := verbstest.Devices(t)
-	x, y := connect(t, a, b, Options{})
-	x.Write([]byte("question"))
-	if err := x.CloseWrite(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := x.Write([]byte("more")); !errors.Is(err, syscall.EPIPE) {
-		t.Errorf("Write after CloseWrite: %v", err)
-	}
-	if got, err := io.ReadAll(y); string(got) != "question" || err != nil {
-		t.Errorf("%q, %v", got, err)
-	}
-	if n, err := y.Write([]byte("answer")); n != 6 || err != nil {
-		t.Errorf("%d, %v", n, err)
-	}
-	y.Close()
-	if got, err := io.ReadAll(x); string(got) != "answer" || err != nil {
-		t.Errorf("%q, %v", got, err)
-	}
-	for name, f := range map[string]func() error{
-		"Close":      y.Close,
-		"CloseWrite": y.CloseWrite,
-		"Read":       func() error { _, err := y.Read(make([]byte, 1)); return err },
-		"Write":      func() error { _, err := y.Write(make([]byte, 1)); return err },
-		"deadline":   func() error { return y.SetDeadline(time.Time{}) },
-		"no bytes":   func() error { _, err := y.Read(nil); return err },
-	} {
-		if err := f(); !errors.Is(err, net.ErrClosed) {
-			t.Errorf("%s after Close: %v", name, err)
+	synctest.Test(t, func(t *testing.T) {
+		a, b := verbstest.Devices(t)
+		x, y := connect(t, a, b, Options{})
+		x.Write([]byte("question"))
+		if err := x.CloseWrite(); err != nil {
+			t.Fatal(err)
 		}
-	}
+		if _, err := x.Write([]byte("more")); !errors.Is(err, syscall.EPIPE) {
+			t.Errorf("Write after CloseWrite: %v", err)
+		}
+		if got, err := io.ReadAll(y); string(got) != "question" || err != nil {
+			t.Errorf("%q, %v", got, err)
+		}
+		if n, err := y.Write([]byte("answer")); n != 6 || err != nil {
+			t.Errorf("%d, %v", n, err)
+		}
+		y.Close()
+		if got, err := io.ReadAll(x); string(got) != "answer" || err != nil {
+			t.Errorf("%q, %v", got, err)
+		}
+		for name, f := range map[string]func() error{
+			"Close":      y.Close,
+			"CloseWrite": y.CloseWrite,
+			"Read":       func() error { _, err := y.Read(make([]byte, 1)); return err },
+			"Write":      func() error { _, err := y.Write(make([]byte, 1)); return err },
+			"deadline":   func() error { return y.SetDeadline(time.Time{}) },
+			"no bytes":   func() error { _, err := y.Read(nil); return err },
+		} {
+			if err := f(); !errors.Is(err, net.ErrClosed) {
+				t.Errorf("%s after Close: %v", name, err)
+			}
+		}
+	})
 }
 
 // A Write that a slow peer holds up ends with CloseWrite, Close and its
 // deadline.
 func TestBlockedWrite(t *testing.T) {
 	t.Parallel()
-	a, b := verbstest.Devices(t)
-	for name, tt := range map[string]struct {
-		end  func(*Conn)
-		want error
-	}{
-		"CloseWrite": {func(c *Conn) { c.CloseWrite() }, syscall.EPIPE},
-		"Close":      {func(c *Conn) { c.Close() }, net.ErrClosed},
-		"deadline":   {func(c *Conn) { c.SetWriteDeadline(time.Unix(1, 0)) }, os.ErrDeadlineExceeded},
-	} {
-		x, _ := connect(t, a, b, Options{RecvBuffer: 8 << 10})
-		done := make(chan error, 1)
-		go func() {
-			n, err := x.Write(make([]byte, 1<<20))
-			if n == 0 || n > 16<<10 {
-				t.Errorf("%s: %d bytes were written", name, n)
+	synctest.Test(t, func(t *testing.T) {
+		a, b := verbstest.Devices(t)
+		for name, tt := range map[string]struct {
+			end  func(*Conn)
+			want error
+		}{
+			"CloseWrite": {func(c *Conn) { c.CloseWrite() }, syscall.EPIPE},
+			"Close":      {func(c *Conn) { c.Close() }, net.ErrClosed},
+			"deadline":   {func(c *Conn) { c.SetWriteDeadline(time.Unix(1, 0)) }, os.ErrDeadlineExceeded},
+		} {
+			x, _ := connect(t, a, b, Options{RecvBuffer: 8 << 10})
+			done := make(chan error, 1)
+			go func() {
+				n, err := x.Write(make([]byte, 1<<20))
+				if n == 0 || n > 16<<10 {
+					t.Errorf("%s: %d bytes were written", name, n)
+				}
+				done <- err
+			}()
+			synctest.Wait() // until it waits
+			tt.end(x)
+			if err := <-done; !errors.Is(err, tt.want) {
+				t.Errorf("%s: %v", name, err)
 			}
-			done <- err
-		}()
-		for blocked := false; !blocked; runtime.Gosched() { // until it waits
-			x.mu.Lock()
-			blocked = x.callers.Leads()
-			x.mu.Unlock()
 		}
-		tt.end(x)
-		if err := <-done; !errors.Is(err, tt.want) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
+	})
 }
 
 func TestMisuse(t *testing.T) {
@@ -328,15 +333,17 @@ func (l *late) Err() error {
 // that: otherwise the peer would wait for minutes.
 func TestAcceptThatIsGivenUp(t *testing.T) {
 	t.Parallel()
-	ln, d := listening(t, Options{})
-	c, err := d.DialContext(t.Context(), "rdma", ln.Addr().String())
-	must(t, err)
-	defer c.Close()
-	if _, err := ln.AcceptContext(&late{Context: t.Context()}); !errors.Is(err, context.Canceled) {
-		t.Errorf("accept: %v", err)
-	}
-	must(t, c.SetDeadline(time.Now().Add(time.Minute)))
-	if _, err := c.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("read: %v", err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		ln, d := listening(t, Options{})
+		c, err := d.DialContext(t.Context(), "rdma", ln.Addr().String())
+		must(t, err)
+		defer c.Close()
+		if _, err := ln.AcceptContext(&late{Context: t.Context()}); !errors.Is(err, context.Canceled) {
+			t.Errorf("accept: %v", err)
+		}
+		must(t, c.SetDeadline(time.Now().Add(time.Minute)))
+		if _, err := c.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("read: %v", err)
+		}
+	})
 }

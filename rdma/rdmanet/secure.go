@@ -12,7 +12,7 @@ import (
 // secured is what a connection that is secured has beside others.
 type secured struct {
 	greeting []byte // of both sides
-	state    tls.ConnectionState
+	session  *secure.Session
 }
 
 // greeted returns a connection that is to be secured, whose sides have said in
@@ -29,12 +29,12 @@ func (c *Conn) ConnectionState() (tls.ConnectionState, bool) {
 	if c.secured == nil {
 		return tls.ConnectionState{}, false
 	}
-	return c.secured.state, true
+	return c.secured.session.State()
 }
 
 // secure secures a connection that was dialled, or closes it.
 func (d *Dialer) secure(ctx context.Context, c *Conn, address string) (err error) {
-	c.secured.state, err = secure.Client(ctx, secure.Conn{Conn: c, QP: c.ep.qp, Greeting: c.secured.greeting}, d.TLS, address)
+	c.secured.session, err = secure.Client(ctx, secure.Conn{Conn: c, QP: c.ep.qp, Greeting: c.secured.greeting}, d.TLS, address)
 	if err != nil {
 		c.Close()
 	}
@@ -43,7 +43,7 @@ func (d *Dialer) secure(ctx context.Context, c *Conn, address string) (err error
 
 // handshake secures a connection that was accepted, or closes it.
 func (l *Listener) handshake(ctx context.Context, c *Conn) (_ *Conn, err error) {
-	c.secured.state, err = secure.Server(ctx, secure.Conn{Conn: c, QP: c.ep.qp, Greeting: c.secured.greeting}, l.cfg.TLS)
+	c.secured.session, err = secure.Server(ctx, secure.Conn{Conn: c, QP: c.ep.qp, Greeting: c.secured.greeting}, l.cfg.TLS)
 	if err != nil {
 		if ctx.Err() == nil && l.cfg.OnNotSecured != nil { // else this side has given it up
 			l.cfg.OnNotSecured(c.RemoteAddr(), err)

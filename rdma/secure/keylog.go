@@ -42,11 +42,11 @@ func (l *keyLog) take(config *tls.Config) {
 }
 
 // both writes the keys of both directions of a queue pair.
-func (l *keyLog) both(q *verbs.QP, into, from *verbs.Association) error {
-	if err := l.write(q.Device().Addr(), into); err != nil {
+func (l *keyLog) both(q *verbs.QP, k *keys) error {
+	if err := l.write(q.Device().Addr(), &k.into); err != nil {
 		return err
 	}
-	return l.write(q.Query().AV.DGID, from)
+	return l.write(q.Query().AV.DGID, &k.from)
 }
 
 // write writes the key of an association whose packets go to a receiver. Those
@@ -71,6 +71,9 @@ var writing sync.Mutex
 
 // lockedWriter writes whole lines, one after the other.
 type lockedWriter struct{ io.Writer }
+
+// Format keeps out of what is printed what was written.
+func (lockedWriter) Format(s fmt.State, _ rune) { io.WriteString(s, "key log") }
 
 func (w lockedWriter) Write(line []byte) (int, error) {
 	writing.Lock()

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 )
 
 // Name is a name that a certificate is for, as access lists have it:
@@ -34,7 +35,11 @@ const maxName = 2048
 // IsName reports whether a text has the form of a Name, so that it is meant as
 // one. ParseName says whether it is one.
 func IsName(s string) bool {
-	return strings.HasPrefix(s, prefixCN) || strings.HasPrefix(s, prefixDNS) || strings.Contains(s, schemeEnd)
+	return hasPrefix(s) || strings.Contains(s, schemeEnd)
+}
+
+func hasPrefix(s string) bool {
+	return strings.HasPrefix(s, prefixCN) || strings.HasPrefix(s, prefixDNS)
 }
 
 // ParseName reads a name.
@@ -51,6 +56,8 @@ func ParseName(s string) (Name, error) {
 	switch {
 	case len(s) > maxName:
 		return "", fmt.Errorf("a name of %d bytes is too long: it has at most %d", len(s), maxName)
+	case !utf8.ValidString(s):
+		return "", fmt.Errorf("the name %q is not UTF-8", s)
 	case strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }):
 		return "", fmt.Errorf("the name %q has characters that cannot be printed", s)
 	case rest == "" || strings.TrimSpace(rest) != rest:
@@ -84,15 +91,42 @@ func Names(state *tls.ConnectionState) []Name {
 	for _, d := range c.DNSNames {
 		add(prefixDNS + d)
 	}
-	for _, u := range c.URIs {
-		if s := u.String(); strings.Contains(s, schemeEnd) {
-			add(s)
+	for _, u := range uris(c) {
+		if strings.Contains(u, schemeEnd) && !hasPrefix(u) { // no other kind of name
+			add(u)
 		}
 	}
 	return list
 }
 
-var oidCommonName = asn1.ObjectIdentifier{2, 5, 4, 3}
+var (
+	oidCommonName = asn1.ObjectIdentifier{2, 5, 4, 3}
+	oidAltNames   = asn1.ObjectIdentifier{2, 5, 29, 17}
+)
+
+// tagURI is that of a URI among the subject alternative names (RFC 5280
+// 4.2.1.6).
+const tagURI = 6
+
+// uris returns those of the subject alternative names, byte for byte: those of
+// package x509 have been parsed, so that several texts become one.
+func uris(c *x509.Certificate) (list []string) {
+	for _, e := range c.Extensions {
+		if !slices.Equal(e.Id, oidAltNames) {
+			continue
+		}
+		var names []asn1.RawValue
+		if _, err := asn1.Unmarshal(e.Value, &names); err != nil {
+			return nil
+		}
+		for _, n := range names {
+			if n.Class == asn1.ClassContextSpecific && n.Tag == tagURI {
+				list = append(list, string(n.Bytes))
+			}
+		}
+	}
+	return list
+}
 
 // commonName returns that of a certificate's subject, "" if it has none, or
 // several, of which readers take different ones.

@@ -57,12 +57,12 @@ func TestPSK(t *testing.T) {
 		t.Errorf("version %x, resumed %v", first.Version, first.DidResume)
 	}
 	if names := Names(&first); names != nil {
-		t.Errorf("a certificate that nobody has verified gives names: %q", names)
+		t.Errorf("a certificate that was not verified gives names: %q", names)
 	}
 	// Each handshake has keys of its own.
 	second, _, _, _ := shake(t, a, b)
-	k1, err1 := first.ExportKeyingMaterial(exporterLabel, nil, 32)
-	k2, err2 := second.ExportKeyingMaterial(exporterLabel, nil, 32)
+	k1, err1 := first.ExportKeyingMaterial(ownLabel, nil, 32)
+	k2, err2 := second.ExportKeyingMaterial(ownLabel, nil, 32)
 	if err1 != nil || err2 != nil || bytes.Equal(k1, k2) {
 		t.Errorf("two handshakes have one key: %v, %v", err1, err2)
 	}

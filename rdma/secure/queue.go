@@ -69,8 +69,9 @@ func (q *Queue[R, C]) run() {
 			break
 		}
 		entered := q.enter()
+		ctx, cancel := q.begins()
 		all.Go(func() {
-			q.one(r)
+			q.one(ctx, r, cancel)
 			if entered {
 				<-q.room
 			}
@@ -89,8 +90,9 @@ func (q *Queue[R, C]) enter() bool {
 	default:
 	}
 	q.mu.Lock()
-	if len(q.busy) > 0 {
+	if len(q.busy) > 0 { // else all wait for the program
 		(*q.busy[0])()
+		q.busy = q.busy[1:]
 	}
 	q.mu.Unlock()
 	select {
@@ -101,19 +103,29 @@ func (q *Queue[R, C]) enter() bool {
 	}
 }
 
+// begins returns the context of a handshake. From then on it can make room,
+// also if its goroutine has not begun.
+func (q *Queue[R, C]) begins() (context.Context, *context.CancelFunc) {
+	ctx, cancel := context.WithCancel(q.ctx)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.busy = append(q.busy, &cancel)
+	return ctx, &cancel
+}
+
 // one has the handshake of a request, and waits for the program to take the
 // connection.
-func (q *Queue[R, C]) one(r R) {
-	ctx, cancel := context.WithCancel(q.ctx)
-	defer cancel()
-	q.mu.Lock()
-	q.busy = append(q.busy, &cancel)
-	q.mu.Unlock()
+func (q *Queue[R, C]) one(ctx context.Context, r R, cancel *context.CancelFunc) {
+	defer (*cancel)()
 	c, err := q.Accept(ctx, r)
 	q.mu.Lock()
-	q.busy = slices.DeleteFunc(q.busy, func(b *context.CancelFunc) bool { return b == &cancel })
+	q.busy = slices.DeleteFunc(q.busy, func(b *context.CancelFunc) bool { return b == cancel })
 	q.mu.Unlock()
-	if err != nil {
+	switch {
+	case err != nil:
+		return
+	case ctx.Err() != nil: // it has been told to make room
+		q.Close(c)
 		return
 	}
 	select {

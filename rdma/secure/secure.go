@@ -15,6 +15,9 @@
 // When a side has the third byte of the peer, TLS has done its work, and the
 // program has the connection. Nothing falls back to packets in clear.
 //
+// What comes of it is a Session. It has keys for further queue pairs between
+// the two sides. So has one of a handshake over another connection.
+//
 // Each direction has a key: TLS exports a master key of the PSP Security
 // Protocol (RFC 8446 7.5, label "EXPORTER-rocev2-psp"), from which the key of
 // an SPI is derived. Its context is 4 bytes of 0; 1 for packets to the side
@@ -30,7 +33,6 @@ package secure
 
 import (
 	"context"
-	"crypto/sha256"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -39,7 +41,6 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/gosoftroce/rocev2/rocev2/psp"
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
@@ -53,31 +54,29 @@ const Access = verbs.LocalWrite
 // Conn is a connection that is to be secured.
 type Conn struct {
 	net.Conn
-	QP   *verbs.QP                        // connected; of a device with verbs.Config.Sealing
-	Open func(*tls.ConnectionState) error // lets the peer do what it is to do; nil: nothing more
+	QP   *verbs.QP            // connected; of a device with verbs.Config.Sealing
+	Open func(*Session) error // lets the peer do what it is to do; nil: nothing more
 
 	// Greeting is what both sides have said in clear before, the same on
 	// both. Keys depend on it: if it was changed on the way nothing opens.
 	Greeting []byte
-
-	log keyLog
 }
 
 // Client secures a connection that was dialled. Where the configuration names
 // no server it is the host of an address.
-func Client(ctx context.Context, c Conn, config *tls.Config, addr string) (tls.ConnectionState, error) {
-	config = c.log.of(minimal(config))
+func Client(ctx context.Context, c Conn, config *tls.Config, addr string) (*Session, error) {
+	config = minimal(config)
 	if config.ServerName == "" && !config.InsecureSkipVerify {
 		config.ServerName = hostOf(addr)
 	}
-	return run(ctx, &c, tls.Client(&records{Conn: c}, config), true)
+	return c.secure(ctx, config, true)
 }
 
 // Server secures a connection that was accepted, within Time.
-func Server(ctx context.Context, c Conn, config *tls.Config) (tls.ConnectionState, error) {
+func Server(ctx context.Context, c Conn, config *tls.Config) (*Session, error) {
 	ctx, cancel := context.WithTimeout(ctx, Time)
 	defer cancel()
-	return run(ctx, &c, tls.Server(&records{Conn: c}, c.log.of(minimal(config))), false)
+	return c.secure(ctx, minimal(config), false)
 }
 
 // minimal is a configuration without what has no use here: older versions, and
@@ -102,104 +101,78 @@ func minimal(config *tls.Config) *tls.Config {
 	return config
 }
 
-func run(ctx context.Context, c *Conn, t *tls.Conn, client bool) (state tls.ConnectionState, err error) {
+func (c *Conn) secure(ctx context.Context, config *tls.Config, client bool) (*Session, error) {
+	s := &Session{client: client}
+	t := s.over(&records{Conn: c}, config)
 	stop := context.AfterFunc(ctx, func() { c.SetDeadline(time.Unix(1, 0)) })
-	if err = t.HandshakeContext(ctx); err == nil {
-		state = t.ConnectionState()
-		err = c.seal(t, &state, client)
+	err := t.HandshakeContext(ctx)
+	if err == nil {
+		s.state = t.ConnectionState()
+		err = c.seal(t, s)
 	}
 	if !stop() && err == nil {
 		err = ctx.Err()
 	}
 	if err != nil {
-		return state, fmt.Errorf("secure the connection: %w", Explain(err))
+		return nil, fmt.Errorf("secure the connection: %w", Explain(err))
 	}
-	return state, nil
+	return s, nil
 }
 
 // seal goes the steps after the handshake of TLS.
-func (c *Conn) seal(t *tls.Conn, state *tls.ConnectionState, client bool) error {
+func (c *Conn) seal(t *tls.Conn, session *Session) error {
 	s, err := c.QP.Sealing()
 	if err != nil {
 		return err
 	}
-	into, err := c.association(state, s.SPI(0), client)
+	keys, err := session.keys(c.QP, ownLabel, c.Greeting)
 	if err != nil {
 		return err
 	}
-	var from verbs.Association
-	defer func() {
-		clear(into.Key)
-		clear(from.Key)
-	}()
-	from, err = c.association(state, uint32(c.QP.Query().DestQPN), !client)
-	if err != nil {
-		return err
-	}
-	if err := c.log.both(c.QP, &into, &from); err != nil {
-		return err
-	}
+	defer keys.erase()
 	for i, do := range []func() error{
-		func() error { return s.Accept(into) },
-		func() error { return s.Seal(from) },
-		func() error { return c.open(s, state) },
+		func() error { return s.Accept(keys.into) },
+		func() error { return s.Seal(keys.from) },
+		func() error { return c.open(s, session) },
 	} {
 		if err := do(); err != nil {
 			return err
 		}
-		step := byte(i + 1)
-		if _, err := t.Write([]byte{step}); err != nil {
+		if err := step(t, byte(i+1)); err != nil {
 			return err
-		}
-		var said [1]byte
-		if _, err := io.ReadFull(t, said[:]); err != nil {
-			return err
-		}
-		if said[0] != step {
-			return fmt.Errorf("the peer says step %d, where %d is due", said[0], step)
 		}
 	}
 	return nil
 }
 
-func (c *Conn) open(s *verbs.Sealing, state *tls.ConnectionState) error {
+// step says a step, and waits for the same of the peer.
+func step(t io.ReadWriter, n byte) error {
+	var said [1]byte
+	if _, err := t.Write([]byte{n}); err != nil {
+		// A peer that refuses this side says why, and then closes.
+		var alert *net.OpError
+		if _, why := t.Read(said[:]); errors.As(why, &alert) && alert.Op == "remote error" {
+			return why
+		}
+		return err
+	}
+	if _, err := io.ReadFull(t, said[:]); err != nil {
+		return err
+	}
+	if said[0] != n {
+		return fmt.Errorf("the peer says step %d, where %d is due", said[0], n)
+	}
+	return nil
+}
+
+func (c *Conn) open(s *verbs.Sealing, session *Session) error {
 	switch {
 	case s.State() != verbs.SecuritySealed:
 		return errors.New("the peer says that it seals its packets, and does not")
 	case c.Open == nil:
 		return nil
 	}
-	return c.Open(state)
-}
-
-// exporterLabel is that of RFC 8446 7.5.
-const exporterLabel = "EXPORTER-rocev2-psp"
-
-// association returns that of an SPI, for packets in a direction.
-func (c *Conn) association(state *tls.ConnectionState, spi uint32, toClient bool) (verbs.Association, error) {
-	said := sha256.Sum256(c.Greeting)
-	direction := []byte{4: 0}
-	if toClient {
-		direction[4] = 1
-	}
-	secret, err := state.ExportKeyingMaterial(exporterLabel, append(direction, said[:]...), psp.MasterKeyLen)
-	if err != nil {
-		return verbs.Association{}, fmt.Errorf("derive a key: %w", err)
-	}
-	var master psp.MasterKeys
-	master.Rotate((*[psp.MasterKeyLen]byte)(secret))
-	clear(secret)
-	v := versionOf(state.CipherSuite)
-	key, _ := master.Derive(v, spi)
-	return verbs.Association{SPI: spi, Version: v, Key: key}, nil
-}
-
-// versionOf returns the algorithm for packets that is as strong as that of TLS.
-func versionOf(suite uint16) verbs.SealVersion {
-	if suite == tls.TLS_AES_128_GCM_SHA256 {
-		return verbs.SealGCM128
-	}
-	return verbs.SealGCM256
+	return c.Open(session)
 }
 
 // MTU returns the path MTU for a queue pair whose connection is to be secured,

@@ -142,8 +142,7 @@ func TestForeignPacket(t *testing.T) {
 	if again := k.Seal(nil, &h, plain[:20], plain[20:]); !bytes.Equal(again, sealed) {
 		t.Errorf("sealed: %x, want %x", again, sealed)
 	}
-	place := sealed[HeaderLen:HeaderLen]
-	if _, plain, err := k.Open(place, sealed); err != nil || !bytes.Equal(plain, clear[HeaderLen:]) {
+	if plain, err := k.OpenInPlace(sealed, &h, HeaderLen); err != nil || !bytes.Equal(plain, clear[HeaderLen:]) {
 		t.Errorf("opened in its place: %x, %v", plain, err)
 	}
 }
@@ -365,6 +364,13 @@ func TestNoAllocation(t *testing.T) {
 		if _, _, err := k.Open(opened, packet); err != nil {
 			t.Fatal(err)
 		}
+		h, n, err := Parse(packet)
+		if err == nil {
+			_, err = k.OpenInPlace(packet, &h, n)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
 	}); n != 0 {
 		t.Errorf("%v allocations for a packet", n)
 	}
@@ -384,6 +390,12 @@ func FuzzOpen(f *testing.F) {
 		if !bytes.Equal(packet, before) {
 			t.Fatal("the packet was changed")
 		}
+		if perr == nil {
+			placed, perr := k.OpenInPlace(bytes.Clone(packet), &h, n)
+			if perr != err || !bytes.Equal(placed, plain) {
+				t.Fatalf("in its place: %x, %v; else %x, %v", placed, perr, plain, err)
+			}
+		}
 		if err != nil {
 			if len(plain) != 0 {
 				t.Fatalf("refused, and %d bytes returned", len(plain))
@@ -399,26 +411,6 @@ func FuzzOpen(f *testing.F) {
 			}
 		}
 	})
-}
-
-func BenchmarkSeal(b *testing.B) {
-	for v := range numVersions {
-		for _, size := range []int{64, 4096} {
-			b.Run(fmt.Sprintf("%v/%d", v, size), func(b *testing.B) {
-				k, err := NewKey(v, make([]byte, v.KeyLen()))
-				if err != nil {
-					b.Fatal(err)
-				}
-				plain, out := make([]byte, size), make([]byte, 0, size+64)
-				h := Header{Next: UDP, SPI: 1}
-				b.SetBytes(int64(size))
-				for b.Loop() {
-					h.IV++
-					k.Seal(out, &h, plain[:8], plain[8:])
-				}
-			})
-		}
-	}
 }
 
 // BenchmarkNextKey is what a new key costs: its secret, and itself.

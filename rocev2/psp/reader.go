@@ -5,12 +5,14 @@ package psp
 // their packets come: the first packet is of one of the first 128 keys, and no
 // 64 generations are missing after it. Packets of the 8 generations before the
 // newest one open, too: more than receivers take. Whether a packet comes again
-// it does not look at. It is not safe for concurrent use.
+// it does not look at. A packet that is forged costs what an honest one does,
+// whatever its generation: the secrets of at most 128 generations are kept. It
+// is not safe for concurrent use.
 type Reader struct {
-	first  uint32 // SPI of the first key
-	chain  *Chain // at the oldest generation that opens
-	opened bool   // a packet was
-	newest uint64 // generation that was opened
+	first  uint32   // SPI of the first key
+	chains []*Chain // at the oldest generation that opens, and at those after it
+	opened bool     // a packet was
+	newest uint64   // generation that was opened
 	keys   [2]readerKey
 }
 
@@ -30,7 +32,7 @@ func NewReader(v Version, first uint32, key []byte) (*Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Reader{first: first, chain: c}, nil
+	return &Reader{first: first, chains: []*Chain{c}}, nil
 }
 
 // Open does what Key.Open does, with the key of the packet's SPI. It is ErrICV
@@ -47,8 +49,9 @@ func (r *Reader) Open(dst, packet []byte) (h Header, plain []byte, err error) {
 	h, plain, err = r.key(generation).Open(dst, packet)
 	if err == nil {
 		r.opened, r.newest = true, max(r.newest, generation)
-		for r.chain.Generation()+late < r.newest {
-			r.chain.Next()
+		for r.oldest()+late < r.newest {
+			r.chains[0].Erase()
+			r.chains = r.chains[1:]
 		}
 	}
 	return h, plain, err
@@ -64,8 +67,11 @@ func (r *Reader) generation(spi uint32) (uint64, bool) {
 		return uint64(Between(spi, r.first) & 127), true
 	}
 	g := int64(r.newest) + int64(Between(spi, Later(r.first, r.newest)))
-	return uint64(g), g >= int64(r.chain.Generation())
+	return uint64(g), g >= int64(r.oldest())
 }
+
+// oldest returns the oldest generation that opens.
+func (r *Reader) oldest() uint64 { return r.chains[0].Generation() }
 
 // key returns the key of a generation. Those of the two latest are kept, as
 // packets of one may be among those of the next.
@@ -75,12 +81,13 @@ func (r *Reader) key(generation uint64) *Key {
 			return k.key
 		}
 	}
-	c := r.chain.clone()
-	for c.Generation() < generation {
-		c.Next()
+	at := int(generation - r.oldest())
+	for at >= len(r.chains) {
+		next := r.chains[len(r.chains)-1].clone()
+		next.Next()
+		r.chains = append(r.chains, next)
 	}
 	r.keys[1] = r.keys[0]
-	r.keys[0] = readerKey{generation, c.Key(r.first)}
-	c.Erase()
+	r.keys[0] = readerKey{generation, r.chains[at].Key(r.first)}
 	return r.keys[0].key
 }

@@ -6,6 +6,51 @@ import (
 	"testing"
 )
 
+// TestReaderOfForgedGenerations has packets of random generations that no key
+// opens: each costs a derivation, and not all those before it. What is kept is
+// bounded, and honest packets open among them.
+func TestReaderOfForgedGenerations(t *testing.T) { // not parallel: it counts allocations
+	const first = 9
+	for _, opened := range []bool{false, true} {
+		reader, err := NewReader(GCM128, first, make([]byte, 16))
+		if err != nil {
+			t.Fatal(err)
+		}
+		chain := newChain(t, GCM128, make([]byte, 16))
+		for range 100 {
+			chain.Next()
+		}
+		honest := seals(chain.Key(first), Later(first, 100))
+		if opened {
+			if _, _, err := reader.Open(nil, honest); err != nil {
+				t.Fatal(err)
+			}
+		}
+		forged := append([]byte{}, honest...)
+		forged[len(forged)-1] ^= 1
+		r := rand.New(rand.NewPCG(1, 1))
+		open := func() {
+			forged[4] = byte(r.Uint32()) & 0x7f
+			if _, _, err := reader.Open(nil, forged); !errors.Is(err, ErrICV) {
+				t.Error(err)
+			}
+		}
+		for range 1000 {
+			open()
+		}
+		if got := len(reader.chains); got > 128 {
+			t.Errorf("%d secrets are kept", got)
+		}
+		// Deriving all keys before it would allocate hundreds of times.
+		if got := testing.AllocsPerRun(1000, open); got > 40 {
+			t.Errorf("opened %t: a forged packet costs %v allocations", opened, got)
+		}
+		if _, _, err := reader.Open(nil, honest); err != nil {
+			t.Errorf("opened %t, and an honest packet: %v", opened, err)
+		}
+	}
+}
+
 // TestReader has packets of 1000 generations, some of them late, others
 // missing, and forged ones of any generation among them.
 func TestReader(t *testing.T) {

@@ -54,15 +54,26 @@ func (k Key) Format(s fmt.State, _ rune) { fmt.Fprintf(s, "key of %v", k.version
 // at most MaxCryptOffset less a cookie. dst must not overlap the two. It does
 // not allocate if dst has room for all.
 func (k *Key) Seal(dst []byte, h *Header, clear, secret []byte) []byte {
+	return k.SealAfter(append(k.AppendHeader(dst, h, len(clear)), clear...), len(dst), secret)
+}
+
+// AppendHeader appends the header of packets to b, as Seal does. The clear
+// bytes after it are only authenticated.
+func (k *Key) AppendHeader(b []byte, h *Header, clear int) []byte {
 	head := *h
 	head.Version = k.version
-	offset := head.Len() - HeaderLen + len(clear)
+	offset := head.Len() - HeaderLen + clear
 	if offset%4 != 0 || offset > MaxCryptOffset {
-		panic("psp: Key.Seal with a part in clear that no header can tell")
+		panic("psp: a header with a part in clear that it cannot tell")
 	}
 	head.CryptOffset = uint8(offset)
-	begin := len(dst)
-	dst = append(head.AppendTo(dst), clear...)
+	return head.AppendTo(b)
+}
+
+// SealAfter is the rest of Seal, for callers that keep the header from packet
+// to packet: from begin on dst has what AppendHeader has written, with the IV
+// of the packet, and then the bytes that are only authenticated.
+func (k *Key) SealAfter(dst []byte, begin int, secret []byte) []byte {
 	if !k.version.Encrypts() {
 		dst, secret = append(dst, secret...), nil
 	}
@@ -72,9 +83,8 @@ func (k *Key) Seal(dst []byte, h *Header, clear, secret []byte) []byte {
 
 // Open appends what is in a packet after its header to dst, if the packet was
 // sealed with the key; else dst is as it was, and the error is one of ErrShort,
-// ErrFormat, ErrVersion and ErrICV. dst may be the place right after the
-// packet's header, to open it in place; else the two must not overlap. It does
-// not allocate if dst has room for the packet.
+// ErrFormat, ErrVersion and ErrICV. The two must not overlap: see OpenInPlace.
+// It does not allocate if dst has room for the packet.
 func (k *Key) Open(dst, packet []byte) (h Header, plain []byte, err error) {
 	h, n, err := Parse(packet)
 	if err != nil {
@@ -90,6 +100,21 @@ func (k *Key) Open(dst, packet []byte) (h Header, plain []byte, err error) {
 		return h, dst, ErrICV
 	}
 	return h, plain, nil
+}
+
+// OpenInPlace opens a packet of which Parse has returned the header and its
+// length, and returns what is after the header, in its place. The error is
+// ErrVersion or ErrICV; what was in the packet is lost then.
+func (k *Key) OpenInPlace(packet []byte, h *Header, header int) (plain []byte, err error) {
+	if h.Version != k.version {
+		return nil, ErrVersion
+	}
+	last := len(packet) - ICVLen
+	end := header + k.clear(h, header, last-header)
+	if _, err := k.aead.Open(packet[end:end], nonce(packet), packet[end:], packet[:end]); err != nil {
+		return nil, ErrICV
+	}
+	return packet[header:last], nil
 }
 
 // nonce is what AES-GCM takes for each packet: SPI and IV, as they stand in the

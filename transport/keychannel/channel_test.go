@@ -189,8 +189,8 @@ func agreed(t *testing.T, a, b *side, addrA, addrB netip.Addr) {
 	}
 }
 
-// TestAgree: two hosts agree, whichever begins, or both do; the keys of a side are
-// those of its peer.
+// TestAgree: two hosts agree, whichever begins, or both do; the keys of a
+// side are those of its peer.
 func TestAgree(t *testing.T) {
 	t.Parallel()
 	ca := testcert.New(t)
@@ -229,8 +229,8 @@ func TestAgree(t *testing.T) {
 	})
 }
 
-// TestRenew: keys are followed by others once a day, and those before them still
-// open packets for a while.
+// TestRenew: keys are followed by others once a day, and those before them
+// still open packets for a while.
 func TestRenew(t *testing.T) {
 	t.Parallel()
 	ca := testcert.New(t)
@@ -284,8 +284,8 @@ func TestRestart(t *testing.T) {
 	})
 }
 
-// TestHints: forged packets change nothing, and have this side connect a bounded
-// number of times.
+// TestHints: forged packets change nothing, and have this side connect a
+// bounded number of times.
 func TestHints(t *testing.T) {
 	t.Parallel()
 	ca := testcert.New(t)
@@ -313,7 +313,8 @@ func TestHints(t *testing.T) {
 	})
 }
 
-// TestRefused: no side has keys of a peer that is not the one with that address.
+// TestRefused: no side has keys of a peer that is not the one with that
+// address.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	ca, other := testcert.New(t), testcert.New(t)

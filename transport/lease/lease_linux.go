@@ -218,8 +218,8 @@ func open(conn *net.UnixConn, c *Config) (*Lease, error) {
 	return l, nil
 }
 
-// ask says what is wanted, and takes the answer with the descriptors of sockets,
-// and the table of keys if the port is secured.
+// ask says what is wanted, and takes the answer with the descriptors of
+// sockets, and the table of keys if the port is secured.
 func ask(conn *net.UnixConn, h *Hello) (*Grant, []int, *guard.Table, error) {
 	if h.Shards > mostShards {
 		return nil, nil, nil, fmt.Errorf("%d shards: an owner leases %d sockets at most", h.Shards, mostShards)

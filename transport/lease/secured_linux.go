@@ -12,8 +12,8 @@ import (
 // mostWants is how many peers without keys may wait to be told of.
 const mostWants = 16
 
-// secure has a link of the lease seal its packets with the keys of a table; nil:
-// the port is not secured. The owner seals those of connection managers.
+// secure has a link of the lease seal its packets with the keys of a table;
+// nil: the port is not secured. The owner seals those of connection managers.
 func (l *Lease) secure(link *Link, shard int, table *guard.Table) transport.Link {
 	if table == nil {
 		return link

@@ -2,7 +2,6 @@ package psp
 
 import (
 	"encoding/binary"
-	"errors"
 
 	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/rocev2/psp"
@@ -77,9 +76,9 @@ func (o *opening) open(p *transport.RxPacket) bool {
 	if !o.fresh(by.look(h.IV)) {
 		return false
 	}
-	_, plain, err := by.key.Open(p.Data[n:n], p.Data)
+	plain, err := by.key.OpenInPlace(p.Data, &h, n)
 	if err != nil {
-		if errors.Is(err, psp.ErrICV) {
+		if err == psp.ErrICV {
 			o.count.Forged++
 		} else {
 			o.count.Format++

@@ -30,10 +30,12 @@ type sealing struct {
 	// What the latest packets were sealed with.
 	path  *transport.Path
 	by    *sender
-	after uint64 // changes of the senders
-	head  psp.Header
-	udp   [udpLen]byte
+	key   *psp.Key      // that head is of
+	after uint64        // changes of the senders
+	head  [headLen]byte // of a packet: PSP and UDP, without IV and length
 }
+
+const headLen = psp.HeaderLen + udpLen
 
 // Send seals packets whose paths have an SPI, and passes all to the link
 // inside, in their order.
@@ -82,7 +84,7 @@ func (l *Link) sendSealed(b *transport.TxBatch, first int) (last int, err error)
 		s.batch = transport.NewSealedBatch(arenaBytes)
 	}
 	s.batch.Reset()
-	limits := l.Limits.of()
+	limits, local := l.Limits.of(), netip.AddrPortFrom(l.Addr(), s.port)
 	for last = first; last < b.Len(); last++ {
 		_, path := b.Packet(last)
 		if path.SPI == 0 {
@@ -100,11 +102,13 @@ func (l *Link) sendSealed(b *transport.TxBatch, first int) (last int, err error)
 			break
 		}
 		r := b.Run(last, false)
-		b.Seal(&r, netip.AddrPortFrom(l.Addr(), s.port))
-		binary.BigEndian.PutUint16(s.udp[4:], uint16(udpLen+len(r.Data)))
+		head := room[:headLen]
+		copy(head, s.begin())
 		s.by.iv++
-		s.head.SPI, s.head.IV = s.by.spi, s.by.iv
-		s.batch.Commit(len(s.by.key.Seal(room[:0], &s.head, s.udp[:], r.Data)), path)
+		binary.BigEndian.PutUint64(head[8:], s.by.iv)
+		binary.BigEndian.PutUint16(head[psp.HeaderLen+4:], uint16(udpLen+len(r.Data)))
+		b.Seal(&r, local) // after the header: what was just written in parts is slow to read
+		s.batch.Commit(len(s.by.key.SealAfter(head, 0, r.Data)), path)
 	}
 	if last == first { // the association of the first one has no key
 		_, path := b.Packet(first)
@@ -118,10 +122,19 @@ func (l *Link) sendSealed(b *transport.TxBatch, first int) (last int, err error)
 
 // choose notes what packets of a path are sealed with.
 func (s *sealing) choose(path *transport.Path, by *sender) {
-	s.path, s.by = path, by
-	s.head = psp.Header{Next: psp.UDP}
-	binary.BigEndian.PutUint16(s.udp[:], cmp.Or(path.SrcPort, s.port))
-	binary.BigEndian.PutUint16(s.udp[2:], path.Port(s.port))
+	s.path, s.by, s.key = path, by, nil
+}
+
+// begin returns the head of packets to s.path with the present key.
+func (s *sealing) begin() []byte {
+	if s.key == s.by.key {
+		return s.head[:]
+	}
+	s.key = s.by.key
+	b := s.key.AppendHeader(s.head[:0], &psp.Header{Next: psp.UDP, SPI: s.by.spi}, udpLen)
+	b = binary.BigEndian.AppendUint16(b, cmp.Or(s.path.SrcPort, s.port))
+	b = binary.BigEndian.AppendUint16(b, s.path.Port(s.port))
+	return append(b, 0, 0, 0, 0) // length, and no checksum
 }
 
 // note takes what a Send of the link inside has returned, whose first packet is

@@ -143,6 +143,9 @@ func run(ctx context.Context, f *flags, match *regexp.Regexp) error {
 		}
 		return nil
 	}
+	if len(plan) == 0 && !f.kernel {
+		return fmt.Errorf("no name of a cell matches %q: -list shows those of this grid, those of the full one without -quick", f.match)
+	}
 	r := &report.Report{Env: report.Here(), Versions: map[string]string{}}
 	r.Env.Grid, r.Env.Warm, r.Env.Measure = "full", f.warm, f.measure
 	if f.quick {
@@ -196,6 +199,9 @@ func peerVersions(ctx context.Context, versions map[string]string) {
 // finish writes all files and shows the verdicts. It returns an error if cells
 // failed.
 func finish(f *flags, r *report.Report) error {
+	if len(r.Rows) == 0 {
+		return fmt.Errorf("nothing was measured of what matches %q: no report is written", f.match)
+	}
 	if err := errors.Join(r.WriteResults(f.out), r.Write(f.out)); err != nil {
 		return err
 	}

@@ -16,7 +16,7 @@ import (
 // base is what all sides have: a device, and a face on it.
 type base struct {
 	cfg  Config
-	dev  *verbs.Device // nil for TCP
+	dev  *verbs.Device // nil for TCP and TLS
 	face face
 	peer string // where the other side listens
 
@@ -36,7 +36,7 @@ func newBase(c Config) *base {
 
 // Hello opens the device; the passive side listens and says where.
 func (b *base) Hello() (any, error) {
-	if b.cfg.Face != TCP {
+	if b.cfg.Face != TCP && b.cfg.Face != TLS {
 		addr, err := netip.ParseAddr(b.cfg.Addr)
 		if err != nil {
 			return nil, err

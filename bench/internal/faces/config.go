@@ -47,6 +47,7 @@ const (
 	RDMA    Face = "rdma"    // package rdma
 	RDMANet Face = "rdmanet" // package rdmanet
 	TCP     Face = "tcp"     // package net, for comparison
+	TLS     Face = "tls"     // TLS 1.3 over that
 )
 
 // Source says from where forged requests seem to come.

@@ -43,7 +43,7 @@ func cells(o Options) []cell.Cell {
 // together, in the order in which they are measured.
 func groups(quick bool) []func(Options) []cell.Cell {
 	all := []func(Options) []cell.Cell{
-		bulk, bidirectional, smallMTU, sizes, toolSizes, rates, services, pollingLatency, eventLatency, sameHost,
+		bulk, bidirectional, smallMTU, sizes, toolSizes, rates, services, pollingLatency, eventLatency, secured, sameHost,
 		idle, queuePairs, memory, regions, loss, paths,
 		connections, openConnections, floods, messages, messageLatency, web, exported, daemon,
 		unmodified, owned,

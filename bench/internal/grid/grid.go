@@ -174,6 +174,7 @@ const (
 	QUIC      = "quic-go"
 	Rxe       = kernel.Name
 	GoTCP     = "TCP of package net"
+	GoTLS     = "TLS 1.3 of crypto/tls"
 	Chromium  = "rocev2d in Chromium"
 	Perftest  = "perftest over rocev2"
 	OpenMPI   = "OpenMPI with UCX"

@@ -59,6 +59,7 @@ type Config struct {
 	Burst   int           `json:"burst"`   // operations posted on one queue pair before the next has its turn
 	MTU     int           `json:"mtu"`     // bytes
 	Shm     bool          `json:"shm"`     // through shared memory
+	Seal    Seal          `json:"seal"`    // how packets are sealed
 	Fault   bool          `json:"fault"`   // wrap the link, also when Loss is 0
 	Loss    float64       `json:"loss"`    // probability that a sent packet is lost
 	Path    bool          `json:"path"`    // between the ends of a path that loses packets
@@ -74,31 +75,37 @@ type Config struct {
 }
 
 // Register makes the workers known.
-func Register() {
-	pair.Register(Kind, func(b []byte) (pair.Side, error) {
-		var c Config
-		if err := json.Unmarshal(b, &c); err != nil {
+func Register() { pair.Register(Kind, open) }
+
+// open makes a side of what the worker is told.
+func open(b []byte) (pair.Side, error) {
+	var c Config
+	if err := json.Unmarshal(b, &c); err != nil {
+		return nil, err
+	}
+	if c.Ack && (c.Test != Latency || c.Op != "write") {
+		return nil, fmt.Errorf("the acknowledgement ends the latency of a WRITE, not %s of %s", c.Test, c.Op)
+	}
+	if c.Seal != Clear {
+		if _, err := c.Seal.version(); err != nil {
 			return nil, err
 		}
-		if c.Ack && (c.Test != Latency || c.Op != "write") {
-			return nil, fmt.Errorf("the acknowledgement ends the latency of a WRITE, not %s of %s", c.Test, c.Op)
-		}
-		c.QPs, c.Depth, c.Burst = max(c.QPs, 1), max(c.Depth, 1), max(c.Burst, 1)
-		switch c.Test {
-		case Lookup:
-			return &lookup{cfg: c}, nil
-		case Loopback:
-			return &loopback{cfg: c}, nil
-		}
-		s := &side{cfg: c}
-		switch c.Test {
-		case Stream:
-			return &stream{side: s}, nil
-		case Latency:
-			return &latency{side: s}, nil
-		case Idle, Memory:
-			return &idle{side: s}, nil
-		}
-		return nil, fmt.Errorf("there is no test %q", c.Test)
-	})
+	}
+	c.QPs, c.Depth, c.Burst = max(c.QPs, 1), max(c.Depth, 1), max(c.Burst, 1)
+	switch c.Test {
+	case Lookup:
+		return &lookup{cfg: c}, nil
+	case Loopback:
+		return &loopback{cfg: c}, nil
+	}
+	s := &side{cfg: c}
+	switch c.Test {
+	case Stream:
+		return &stream{side: s}, nil
+	case Latency:
+		return &latency{side: s}, nil
+	case Idle, Memory:
+		return &idle{side: s}, nil
+	}
+	return nil, fmt.Errorf("there is no test %q", c.Test)
 }

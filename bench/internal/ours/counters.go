@@ -63,6 +63,9 @@ func (s *side) mishaps(r *pair.Result) {
 	add(fatal, "send errors", st.Link.TxErrors)
 	add(fatal, "asynchronous events dropped", st.EventsDropped)
 	add(maybe, "receive buffer overflows", st.Link.RxOverflow)
+	if s.cfg.Seal != Clear {
+		s.sealMishaps(r)
+	}
 	if s.link != nil {
 		tx, _ := s.link.Counts()
 		add(r.Counts, "packets", tx.Packets)

@@ -70,7 +70,7 @@ func (s *side) openDevice() error {
 		return err
 	}
 	if !s.cfg.Fault {
-		s.dev, err = verbs.OpenAddr(addr, verbs.Config{SharedMemory: s.cfg.Shm})
+		s.dev, err = verbs.OpenAddr(addr, verbs.Config{SharedMemory: s.cfg.Shm, Sealing: s.cfg.Seal != Clear})
 		return err
 	}
 	link, err := udp.Open(addr, udp.Config{})
@@ -182,6 +182,11 @@ func (s *side) Connect(raw json.RawMessage) error {
 		}
 		if err := s.connect(q, h.Endpoints[i], mtu); err != nil {
 			return fmt.Errorf("connecting queue pair %d: %w", i, err)
+		}
+		if s.cfg.Seal != Clear {
+			if err := s.secure(q, h.Endpoints[i]); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

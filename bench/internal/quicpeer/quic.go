@@ -4,20 +4,16 @@ package quicpeer
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"fmt"
-	"math/big"
 	"net"
 	"time"
 
 	"github.com/quic-go/quic-go"
 
 	"github.com/gosoftroce/rocev2/bench/internal/cell"
+	"github.com/gosoftroce/rocev2/bench/internal/madeup"
 	"github.com/gosoftroce/rocev2/bench/internal/pair"
 )
 
@@ -78,7 +74,7 @@ func (s *side) Hello() (any, error) {
 		return nil, err
 	}
 	if s.cfg.Active {
-		t, err := serverTLS()
+		t, err := madeup.Server(protocol)
 		if err != nil {
 			return nil, err
 		}
@@ -158,20 +154,4 @@ func (s *side) Close() error {
 		return nil
 	}
 	return s.udp.Close()
-}
-
-func serverTLS() (*tls.Config, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, err
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		return nil, err
-	}
-	return &tls.Config{
-		Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}},
-		NextProtos:   []string{protocol}, MinVersion: tls.VersionTLS13,
-	}, nil
 }

@@ -38,7 +38,7 @@ type Rows map[string]*cell.Row
 // Targets returns all that is to be reached on a processor, in the order of the
 // report.
 func Targets(p machine.Processor) []Target {
-	return slices.Concat(throughput(), rates(p), latencies(), scale(), guests(), faces(), programs(), owned())
+	return slices.Concat(throughput(), rates(p), latencies(), secured(), scale(), guests(), faces(), programs(), owned())
 }
 
 const (

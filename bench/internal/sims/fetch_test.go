@@ -14,7 +14,7 @@ import (
 func repository(t *testing.T, dir string) string {
 	t.Helper()
 	if _, err := exec.LookPath("git"); err != nil {
-		t.Skip("there is no git")
+		t.Skip("there is no git: apt-get install git")
 	}
 	for name, text := range map[string]string{"sim/Makefile": "all:\n", "LICENSE": "free\n", "other/large": "not needed\n"} {
 		file := filepath.Join(dir, name)
@@ -52,7 +52,7 @@ func TestFetch(t *testing.T) {
 		t.Errorf("%v, %v: want a program", info, err)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "other")); !os.IsNotExist(err) {
-		t.Errorf("the folder that nobody needs: %v", err)
+		t.Errorf("the folder that is not needed any more: %v", err)
 	}
 	// What is there is used again, without the repository.
 	s.From = filepath.Join(work, "gone")

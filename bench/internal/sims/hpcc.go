@@ -5,12 +5,10 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -159,7 +157,7 @@ func (l *Load) scenario() string {
 }
 
 // playHPCC plays the files of a directory in ns-3.
-func (l *Load) playHPCC(ctx context.Context, limit time.Duration, tree, dir string, flows []traffic.Flow) (Run, error) {
+func (l *Load) playHPCC(ctx context.Context, limit time.Duration, tree, dir string, flows []traffic.Flow, a *alone) (Run, error) {
 	for file, text := range map[string]string{"config.txt": l.config(), "trace.txt": "0\n"} {
 		if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644); err != nil {
 			return Run{}, err
@@ -174,56 +172,55 @@ func (l *Load) playHPCC(ctx context.Context, limit time.Duration, tree, dir stri
 	if err != nil {
 		return r, fmt.Errorf("ns-3: %w", err)
 	}
-	return r, readFCT(text, len(flows), &r)
+	all, err := readFCT(text, len(flows), a)
+	if err == nil {
+		err = r.slowdowns(all, a)
+	}
+	if err != nil {
+		return r, fmt.Errorf("ns-3: %w", err)
+	}
+	return r, nil
 }
 
 // readFCT reads what ns-3 has written of that many flows, one a line:
 // addresses, ports, bytes, start, time it took, and what it takes alone, in ns.
-func readFCT(text []byte, flows int, r *Run) error {
-	var short, long []float64
-	var first, last int64 = math.MaxInt64, 0
-	number := 0
+// What it takes alone is what this package says, or neither is to be believed.
+func readFCT(text []byte, flows int, a *alone) ([]done, error) {
+	var all []done
 	for s := bufio.NewScanner(bytes.NewReader(text)); s.Scan(); {
-		number++
+		number := len(all) + 1
 		words := strings.Fields(s.Text())
 		if len(words) != 8 {
-			return fmt.Errorf("ns-3: %s:%d has %d words, not 8", fctFile, number, len(words))
+			return nil, fmt.Errorf("%s:%d has %d words, not 8", fctFile, number, len(words))
+		}
+		var hosts [2]int32
+		for i, word := range words[:2] {
+			v, err := strconv.ParseUint(word, 16, 32)
+			if err != nil {
+				return nil, fmt.Errorf("%s:%d: %q is no address", fctFile, number, word)
+			}
+			hosts[i] = int32(v >> 8 & 0xffff)
 		}
 		var n [4]int64
 		for i, word := range words[4:] {
 			v, err := strconv.ParseInt(word, 10, 64)
 			if err != nil || v <= 0 {
-				return fmt.Errorf("ns-3: %s:%d: %q is no number above 0", fctFile, number, word)
+				return nil, fmt.Errorf("%s:%d: %q is no number above 0", fctFile, number, word)
 			}
 			n[i] = v
 		}
-		bytes, start, took, alone := n[0], n[1], n[2], n[3]
-		first, last = min(first, start), max(last, start+took)
-		switch slowdown := float64(took) / float64(alone); {
-		case bytes <= 10_000:
-			short = append(short, slowdown)
-		case bytes > 1_000_000:
-			long = append(long, slowdown)
+		f := done{hosts[0], hosts[1], n[0], float64(n[1]), float64(n[2])}
+		ns, err := a.of(f.src, f.dst, f.bytes)
+		if err != nil {
+			return nil, fmt.Errorf("%s:%d: %w", fctFile, number, err)
 		}
-	}
-	if number != flows || flows == 0 {
-		return fmt.Errorf("ns-3: %d of %d flows have completed by the end of the run", number, flows)
-	}
-	r.Flows, r.Last = number, float64(last-first)/1e3
-	if len(short) > 0 {
-		slices.Sort(short)
-		r.Short = &Slowdowns{rank(short, 50), rank(short, 95), rank(short, 99)}
-	}
-	if len(long) > 0 {
-		for _, v := range long {
-			r.Long += v / float64(len(long))
+		if ns != n[3] {
+			return nil, fmt.Errorf("%s:%d: alone the flow takes %d ns there, and %d by the formula of this command: slowdowns are not comparable", fctFile, number, n[3], ns)
 		}
+		all = append(all, f)
 	}
-	return nil
-}
-
-// rank returns the smallest of sorted numbers that that many percent of them do
-// not exceed.
-func rank(sorted []float64, percent int) float64 {
-	return sorted[max((len(sorted)*percent+99)/100, 1)-1]
+	if len(all) != flows || flows == 0 {
+		return nil, fmt.Errorf("%d of %d flows have completed by the end of the run", len(all), flows)
+	}
+	return all, nil
 }

@@ -2,10 +2,8 @@ package sims
 
 import (
 	"context"
-	"encoding/csv"
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -73,89 +71,54 @@ type summary struct {
 	Last       float64 `json:"last_us"`
 	Events     int64   `json:"events"`
 	Hops       int64   `json:"hops"`
-	BySize     []struct {
-		Sizes string  `json:"sizes"`
-		Mean  float64 `json:"mean"`
-		Slowdowns
-	} `json:"slowdown_by_size"`
 }
-
-// Names of sizes in slowdown_by_size.
-const upTo10KB, above1MB = "up to 10 KB", "above 1 MB"
 
 // readOurs reads what rocev2 sim --json has printed of that many flows.
 func readOurs(out []byte, flows int, r *Run) error {
 	var s summary
 	if err := json.Unmarshal(out, &s); err != nil {
-		return fmt.Errorf("rocev2 sim: %w", err)
+		return err
 	}
 	if s.Completed != flows || flows == 0 || s.Failed+s.Unfinished > 0 {
-		return fmt.Errorf("rocev2 sim: %d of %d flows have completed, %d have failed", s.Completed, flows, s.Failed)
+		return fmt.Errorf("%d of %d flows have completed, %d have failed", s.Completed, flows, s.Failed)
 	}
 	r.Flows, r.Last, r.Events, r.Hops = s.Completed, s.Last, s.Events, s.Hops
-	for _, of := range s.BySize {
-		switch of.Sizes {
-		case upTo10KB:
-			short := of.Slowdowns
-			r.Short = &short
-		case above1MB:
-			r.Long = of.Mean
-		}
-	}
 	return nil
 }
 
-// playOurs plays the scenario of a directory.
-func playOurs(ctx context.Context, limit time.Duration, tool, dir string, seed uint64, flows int) (Run, error) {
+// playOurs plays the scenario of a directory, and then again for the table of
+// flows, which costs more and so is not what is measured.
+func playOurs(ctx context.Context, limit time.Duration, tool, dir string, seed uint64, flows int) (Run, []done, error) {
 	sim := []string{"sim", "./" + scenarioFile, "--seed", strconv.FormatUint(seed, 10)}
 	out, r, err := program(ctx, limit, dir, nil, tool, append(sim, "--json")...)
-	if err != nil {
-		return r, fmt.Errorf("rocev2 sim: %w", err)
+	if err == nil {
+		err = readOurs(out, flows, &r)
 	}
-	return r, readOurs(out, flows, &r)
-}
-
-// meanOfOurs plays it again, for the table of flows. That costs more, and so is
-// not what is measured.
-func meanOfOurs(ctx context.Context, limit time.Duration, tool, dir string, seed uint64) (float64, error) {
+	if err != nil {
+		return r, nil, fmt.Errorf("rocev2 sim: %w", err)
+	}
 	tables := filepath.Join(dir, "tables")
 	defer os.RemoveAll(tables)
-	if _, _, err := program(ctx, limit, dir, nil, tool, "sim", "./"+scenarioFile, "--seed", strconv.FormatUint(seed, 10), "--out", "tables"); err != nil {
-		return 0, fmt.Errorf("rocev2 sim --out: %w", err)
+	if _, _, err := program(ctx, limit, dir, nil, tool, append(sim, "--out", "tables")...); err != nil {
+		return r, nil, fmt.Errorf("rocev2 sim --out: %w", err)
 	}
 	f, err := os.Open(filepath.Join(tables, "flows.csv"))
 	if err != nil {
-		return 0, err
+		return r, nil, err
 	}
 	defer f.Close()
-	return meanEnd(f)
+	all, err := readFlows(f)
+	if err == nil && len(all) != flows {
+		err = fmt.Errorf("flows.csv has %d of %d flows", len(all), flows)
+	}
+	return r, all, err
 }
 
-// meanEnd returns the mean of the column end_us.
-func meanEnd(table io.Reader) (float64, error) {
-	rows, err := csv.NewReader(table).ReadAll()
-	if err != nil {
-		return 0, fmt.Errorf("flows.csv: %w", err)
-	}
-	if len(rows) < 2 {
-		return 0, fmt.Errorf("flows.csv has no flows")
-	}
-	at := -1
-	for i, name := range rows[0] {
-		if name == "end_us" {
-			at = i
-		}
-	}
-	if at < 0 {
-		return 0, fmt.Errorf("flows.csv has no column end_us")
-	}
+// meanEnd returns the mean of the times in microseconds at which flows end.
+func meanEnd(all []done) float64 {
 	sum := 0.0
-	for _, row := range rows[1:] {
-		end, err := strconv.ParseFloat(row[at], 64)
-		if err != nil {
-			return 0, fmt.Errorf("flows.csv: end_us: %w", err)
-		}
-		sum += end
+	for _, f := range all {
+		sum += (f.start + f.took) / 1e3
 	}
-	return sum / float64(len(rows)-1), nil
+	return sum / float64(len(all))
 }

@@ -8,8 +8,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"time"
-
-	"github.com/gosoftroce/rocev2/fabric/traffic"
 )
 
 // Bench plays workloads.
@@ -125,8 +123,9 @@ func (b *Bench) playTree(ctx context.Context, w *Workload, k kind, seed uint64) 
 	var r Run
 	switch k {
 	case ours, oursPaced, oursSpray:
-		if r, err = playOurs(ctx, b.Limit, b.Ours, dir, seed, len(flows)); err == nil {
-			r.Mean, err = meanOfOurs(ctx, b.Limit, b.Ours, dir, seed)
+		var all []done
+		if r, all, err = playOurs(ctx, b.Limit, b.Ours, dir, seed, len(flows)); err == nil {
+			r.Mean = meanEnd(all)
 		}
 	default:
 		r, err = w.playHTSim(ctx, b.Limit, b.HTSim, dir, k, seed, len(flows))
@@ -140,11 +139,15 @@ func (b *Bench) playTree(ctx context.Context, w *Workload, k kind, seed uint64) 
 
 // playLoad plays a load on the network of the HPCC paper.
 func (b *Bench) playLoad(ctx context.Context, l *Load, ns3 bool, seed uint64) (Run, error) {
-	var flows []traffic.Flow
 	network, err := os.ReadFile(filepath.Join(b.HPCC, filepath.FromSlash(hpccTopology)))
-	if err == nil {
-		flows, err = l.flows(seed)
+	if err != nil {
+		return Run{}, err
 	}
+	a, err := newAlone(string(network))
+	if err != nil {
+		return Run{}, err
+	}
+	flows, err := l.flows(seed)
 	if err != nil {
 		return Run{}, err
 	}
@@ -154,7 +157,11 @@ func (b *Bench) playLoad(ctx context.Context, l *Load, ns3 bool, seed uint64) (R
 	}
 	defer os.RemoveAll(dir)
 	if ns3 {
-		return l.playHPCC(ctx, b.Limit, b.HPCC, dir, flows)
+		return l.playHPCC(ctx, b.Limit, b.HPCC, dir, flows, a)
 	}
-	return playOurs(ctx, b.Limit, b.Ours, dir, seed, len(flows))
+	r, all, err := playOurs(ctx, b.Limit, b.Ours, dir, seed, len(flows))
+	if err != nil {
+		return r, err
+	}
+	return r, r.slowdowns(all, a)
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/gosoftroce/rocev2/bench/internal/machine"
+	"github.com/gosoftroce/rocev2/bench/internal/stats"
 )
 
 // Report is all that the command has to say.
@@ -49,6 +50,19 @@ func (r *Report) Markdown() string {
 	return b.String()
 }
 
+// ok reports whether the row has figures: a run of each seed.
+func (row *Row) ok() bool { return row != nil && row.Failed == "" && len(row.Runs) > 0 }
+
+// row returns that of a player, and nil if it was not played.
+func (r *Report) row(workload, player string) *Row {
+	for _, row := range r.Rows {
+		if row.Workload == workload && row.Player == player {
+			return row
+		}
+	}
+	return nil
+}
+
 // load reports whether the row is of a Load.
 func (row *Row) load() bool {
 	return slices.ContainsFunc(Loads(), func(l Load) bool { return l.Name == row.Workload })
@@ -62,7 +76,7 @@ func (r *Report) trees(b *strings.Builder) {
 			continue
 		}
 		fmt.Fprintf(b, "| %s | %s ", name(row.Workload, &before), row.Player)
-		if row.Failed != "" || len(row.Runs) == 0 {
+		if !row.ok() {
 			b.WriteString("| failed | | | | | |\n")
 			continue
 		}
@@ -79,22 +93,57 @@ func (r *Report) loads(b *strings.Builder) {
 			continue
 		}
 		fmt.Fprintf(b, "| %s | %s ", name(row.Workload, &before), row.Player)
-		if row.Failed != "" || len(row.Runs) == 0 {
+		if !row.ok() {
 			b.WriteString("| failed | | | | | | |\n")
 			continue
 		}
-		short := func(of func(*Slowdowns) float64) func(*Run) float64 {
-			return func(r *Run) float64 {
-				if r.Short == nil {
-					return 0
-				}
-				return of(r.Short)
+		fmt.Fprintf(b, "| %s | %s | %s | %s | %s | %s | %s |\n", row.around("%.2f", cpu), row.memory(), row.around("%.0f", last),
+			row.middle("%.2f", short50), row.around("%.2f", short95), row.around("%.2f", short99), row.around("%.2f", long))
+	}
+	r.paired(b)
+}
+
+// paired compares the players of each load seed by seed, in which both had the
+// same flows.
+func (r *Report) paired(b *strings.Builder) {
+	var lines strings.Builder
+	level := 1.0
+	for _, l := range Loads() {
+		mine, others := r.row(l.Name, "ours"), r.row(l.Name, "ns-3")
+		if mine == nil || others == nil {
+			continue
+		}
+		fmt.Fprintf(&lines, "| `%s` ", l.Name)
+		if !mine.ok() || !others.ok() {
+			lines.WriteString("| failed | | | | |\n")
+			continue
+		}
+		for _, of := range []func(*Run) float64{short50, short95, short99, long, cpu} {
+			if p := compared(mine, others, of); p.N > 0 {
+				fmt.Fprintf(&lines, "| %.3f (%.3f to %.3f) ", p.Ratio, p.Low, p.High)
+				level = min(level, p.Level)
+			} else {
+				lines.WriteString("| ")
 			}
 		}
-		fmt.Fprintf(b, "| %s | %s | %s | %s | %s | %s | %s |\n", row.around("%.2f", cpu), row.memory(), row.around("%.0f", last),
-			row.middle("%.2f", short(func(s *Slowdowns) float64 { return s.P50 })), row.around("%.2f", short(func(s *Slowdowns) float64 { return s.P95 })),
-			row.around("%.2f", short(func(s *Slowdowns) float64 { return s.P99 })), row.around("%.2f", func(r *Run) float64 { return r.Long }))
+		lines.WriteString("|\n")
 	}
+	if lines.Len() > 0 {
+		fmt.Fprintf(b, "\nOurs by ns-3, seed by seed, with intervals of %.1f %% or more:\n\n| traffic | up to 10 KB: median | 95 %% | 99 %% | above 1 MB: mean | processor |\n| --- | ---: | ---: | ---: | ---: | ---: |\n%s", 100*level, &lines)
+	}
+}
+
+// compared compares a figure of the seeds that both rows have.
+func compared(mine, others *Row, of func(*Run) float64) stats.Paired {
+	var x, y []float64
+	for i := range mine.Runs {
+		for k := range others.Runs {
+			if mine.Runs[i].Seed == others.Runs[k].Seed {
+				x, y = append(x, of(&mine.Runs[i])), append(y, of(&others.Runs[k]))
+			}
+		}
+	}
+	return stats.Compare(y, x)
 }
 
 // notes says what the workloads are, what has crashed or failed, what was left
@@ -120,7 +169,7 @@ func (r *Report) notes(b *strings.Builder) {
 		fmt.Fprintf(b, "- left out: %s\n", s)
 	}
 	for _, t := range targets {
-		if s := t.verdict(r.Rows); s != "" {
+		if s := t.verdict(r); s != "" {
 			fmt.Fprintf(b, "- %s\n", s)
 		}
 	}
@@ -135,17 +184,36 @@ func name(workload string, before *string) string {
 	return "`" + workload + "`"
 }
 
-// Figures of runs.
+// Figures of runs. Those that a simulator or a seed does not have are 0.
 func cpu(r *Run) float64     { return r.CPU }
 func last(r *Run) float64    { return r.Last }
 func mean(r *Run) float64    { return r.Mean }
+func long(r *Run) float64    { return r.Long }
 func hopRate(r *Run) float64 { return float64(r.Hops) / r.CPU / 1e6 }
 
-// figures returns a figure of all runs, sorted.
+// short returns a figure of the slowdowns of short flows.
+func short(of func(*Slowdowns) float64) func(*Run) float64 {
+	return func(r *Run) float64 {
+		if r.Short == nil {
+			return 0
+		}
+		return of(r.Short)
+	}
+}
+
+var (
+	short50 = short(func(s *Slowdowns) float64 { return s.P50 })
+	short95 = short(func(s *Slowdowns) float64 { return s.P95 })
+	short99 = short(func(s *Slowdowns) float64 { return s.P99 })
+)
+
+// figures returns a figure of all runs that have it, sorted.
 func (row *Row) figures(of func(*Run) float64) []float64 {
 	var v []float64
 	for i := range row.Runs {
-		v = append(v, of(&row.Runs[i]))
+		if x := of(&row.Runs[i]); x > 0 {
+			v = append(v, x)
+		}
 	}
 	slices.Sort(v)
 	return v
@@ -157,7 +225,7 @@ func (row *Row) median(of func(*Run) float64) float64 {
 	if len(v) == 0 {
 		return 0
 	}
-	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2
+	return stats.Median(v)
 }
 
 // middle writes the median; a simulator that does not have the figure has none.
@@ -171,6 +239,9 @@ func (row *Row) middle(format string, of func(*Run) float64) string {
 // around writes the median, the least and the most.
 func (row *Row) around(format string, of func(*Run) float64) string {
 	v := row.figures(of)
+	if len(v) == 0 {
+		return ""
+	}
 	least, most := fmt.Sprintf(format, v[0]), fmt.Sprintf(format, v[len(v)-1])
 	if least == most {
 		return row.middle(format, of)
@@ -181,7 +252,7 @@ func (row *Row) around(format string, of func(*Run) float64) string {
 // memory writes the most of all runs.
 func (row *Row) memory() string {
 	v := row.figures(func(r *Run) float64 { return float64(r.Peak) / 1e6 })
-	if v[len(v)-1] == 0 {
+	if len(v) == 0 {
 		return ""
 	}
 	return fmt.Sprintf("%.0f", v[len(v)-1])

@@ -27,11 +27,17 @@ var targets = []target{
 	{workload: "incast-64", what: "the last flow", of: last, format: "%.0f µs", near: "htsim RoCE"},
 }
 
-// verdict says whether the target was reached; "" where it was not measured.
-func (t *target) verdict(rows []*Row) string {
-	mine, others := find(rows, t.workload, "ours"), find(rows, t.workload, t.near)
+// verdict says whether the target was reached, and why that cannot be said
+// where a simulator has failed; "" where it was not played.
+func (t *target) verdict(r *Report) string {
+	mine, others := r.row(t.workload, "ours"), r.row(t.workload, t.near)
 	if mine == nil || t.near != "" && others == nil {
 		return ""
+	}
+	for _, row := range []*Row{mine, others} {
+		if row != nil && !row.ok() {
+			return fmt.Sprintf("**not reached**: %s, %s: %s has failed", t.workload, t.what, row.Player)
+		}
 	}
 	got := mine.median(t.of)
 	met, want := true, ""
@@ -43,21 +49,11 @@ func (t *target) verdict(rows []*Row) string {
 	case t.least > 0:
 		want, met = fmt.Sprintf("at least "+t.format, t.least), got >= t.least
 	default:
-		want, met = fmt.Sprintf("at most "+t.format, t.most), got <= t.most
+		want, met = fmt.Sprintf("at most "+t.format, t.most), got > 0 && got <= t.most
 	}
 	verdict := "reached"
 	if !met {
 		verdict = "**not reached**"
 	}
 	return fmt.Sprintf("%s: %s, %s: "+t.format+", %s", verdict, t.workload, t.what, got, want)
-}
-
-// find returns the row of a player that has runs, and nil if there is none.
-func find(rows []*Row, workload, player string) *Row {
-	for _, row := range rows {
-		if row.Workload == workload && row.Player == player && len(row.Runs) > 0 {
-			return row
-		}
-	}
-	return nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gosoftroce/rocev2/cmd/rocev2d/server/config"
 	"github.com/gosoftroce/rocev2/internal/loglimit"
+	"github.com/gosoftroce/rocev2/internal/regular"
 	"github.com/gosoftroce/rocev2/rdma"
 	"github.com/gosoftroce/rocev2/verbs"
 )
@@ -299,15 +300,15 @@ func allowed(c *config.Region) []netip.Prefix {
 // openFile opens the file of a region, or makes it.
 func openFile(c *config.Region) (*os.File, error) {
 	if c.Access != config.ReadWrite {
-		f, err := os.Open(c.File)
+		f, err := regular.Open(c.File)
 		if err != nil {
 			return nil, err
 		}
 		return checkFile(f, c)
 	}
-	f, err := os.OpenFile(c.File, os.O_RDWR, 0)
+	f, err := regular.OpenFile(c.File, os.O_RDWR, 0)
 	if errors.Is(err, os.ErrNotExist) && c.Size > 0 {
-		if f, err = os.OpenFile(c.File, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600); err == nil {
+		if f, err = regular.OpenFile(c.File, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600); err == nil {
 			if err = f.Truncate(c.Size); err != nil {
 				f.Close()
 				os.Remove(c.File)
@@ -324,8 +325,6 @@ func checkFile(f *os.File, c *config.Region) (*os.File, error) {
 	st, err := f.Stat()
 	switch {
 	case err != nil:
-	case !st.Mode().IsRegular():
-		err = fmt.Errorf("%s is not an ordinary file", c.File)
 	case st.Size() == 0:
 		err = fmt.Errorf("%s is empty", c.File)
 	case st.Size() < c.Size:

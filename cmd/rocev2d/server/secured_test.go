@@ -86,7 +86,7 @@ func TestSecuredRegions(t *testing.T) {
 	}
 	sealed := of("sealed")
 	sealed.TLS = true
-	s := startSecured(t, of("open"), sealed, of("cn", "CN=backup"), of("dns", "DNS:host.example"), of("uri", "spiffe://example/backup"), of("net", "192.0.2.0/24", "CN=nobody"), of("here", "127.0.0.0/8", "CN=nobody"))
+	s := startSecured(t, of("open"), sealed, of("cn", "CN=backup"), of("dns", "DNS:host.example"), of("uri", "spiffe://example/backup"), of("net", "192.0.2.0/24", "CN=other.example"), of("here", "127.0.0.0/8", "CN=other.example"))
 	for _, c := range []struct {
 		who  testcert.Subject
 		want string

@@ -15,6 +15,8 @@ import (
 type Secured struct {
 	Packets verbs.SealVersion    // how those of the queue pairs are sealed
 	TLS     *tls.ConnectionState // of the control connection
+
+	session *secure.Session
 }
 
 // checkSecured checks what a secured run needs, and has it use a path MTU that
@@ -42,11 +44,12 @@ func (c *Config) secure(ctx context.Context, ctl *control.Conn) (*Secured, error
 	if c.TLS == nil {
 		return nil, nil
 	}
-	state, err := ctl.Secure(ctx, c.TLS)
+	s, err := ctl.Secure(ctx, c.TLS)
 	if err != nil {
 		return nil, err
 	}
-	return &Secured{TLS: &state}, nil
+	state, _ := s.State()
+	return &Secured{Packets: s.Version(), TLS: &state, session: s}, nil
 }
 
 // access is what a peer may do on a connection when it is made.
@@ -65,11 +68,9 @@ func (s *session) secureLane(i int) error {
 		return nil
 	}
 	for _, q := range s.res.lanes.Lanes[i].Both() {
-		v, err := secure.Beside(q, to.TLS, s.role == interop.Client)
-		if err != nil {
-			return err
+		if err := to.session.Seal(q); err != nil {
+			return fmt.Errorf("secure queue pair %v: %w", q.QPN(), err)
 		}
-		to.Packets = v
 		if err := q.Modify(&verbs.Attr{Access: s.cfg.Test.access()}, verbs.AttrAccess); err != nil {
 			return fmt.Errorf("queue pair %v: %w", q.QPN(), err)
 		}

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/gosoftroce/rocev2/hca/strict"
 	"github.com/gosoftroce/rocev2/internal/closest"
+	"github.com/gosoftroce/rocev2/internal/regular"
 	"github.com/gosoftroce/rocev2/qp/cc"
 )
 
@@ -122,14 +122,18 @@ func (k *checker) strict(prefix, rules, profile string) {
 	}
 }
 
-// minToken is how many characters a token has at least.
-const minToken = 16
+// minToken is how many characters a token has at least, and maxToken how many
+// bytes its file has at most.
+const (
+	minToken = 16
+	maxToken = 4096
+)
 
 func (k *checker) admin(a *Admin) {
 	if a.TokenFile != "" {
 		if a.Token != "" && k.c.where["admin.token"] != k.c.where["admin.token_file"] {
 			k.fail("admin.token_file", "there is also a token: give one of the two")
-		} else if b, err := os.ReadFile(a.TokenFile); err != nil {
+		} else if b, err := regular.Read(a.TokenFile, maxToken); err != nil {
 			k.fail("admin.token_file", "%v", err)
 		} else if a.Token = strings.TrimSpace(string(b)); a.Token == "" {
 			k.fail("admin.token_file", "%s has nothing in it", a.TokenFile)

@@ -83,7 +83,7 @@ func TestErrorsNameTheLine(t *testing.T) {
 		{"name without tls", "[[region]]\nname = \"a\"\nsize = 1\nallow = [\"CN=x\"]", "test.toml:4: region.allow", "say in [tls]"},
 		{"required without tls", "[[region]]\nname = \"a\"\nsize = 1\ntls = \"required\"", "test.toml:4: region.tls", "say in [tls]"},
 		{"tls of a region", "[[region]]\nname = \"a\"\nsize = 1\ntls = \"on\"", "test.toml:4: region.tls", `it is "required"`},
-		{"certificate alone", "[tls]\ncert = \"/x\"", "test.toml:1: tls.key", "missing"},
+		{"certificate alone", "[tls]\ncert = \"/x\"", "test.toml:2: tls.cert", "test.toml:1: tls.key: it is missing"},
 		{"no such certificate", "[tls]\ncert = \"/none\"\nkey = \"/none\"\nca = \"/none\"", "test.toml:2: tls.cert", "no such file"},
 		{"secret and certificate", "[tls]\ncert = \"/none\"\npsk_file = \"/none\"", "test.toml:3: tls.psk_file", "also certificates"},
 		{"no such secret", "[tls]\npsk_file = \"/none\"", "test.toml:2: tls.psk_file", "/dev/urandom"},
@@ -95,8 +95,22 @@ func TestErrorsNameTheLine(t *testing.T) {
 		{"a secured device without key", "[[device]]\naddress = \"a\"\n[device.secure]\ncert = \"/x\"", "test.toml:3: device.secure.key", "missing"},
 		{"a secured device and shared memory", "[[device]]\naddress = \"a\"\nshared_memory = true\n[device.secure]\npsk_file = \"/none\"", "test.toml:5: device.secure.psk_file", "/dev/urandom"},
 		{"hosts of a secret with names", "[[device]]\naddress = \"a\"\n[device.secure]\npsk_file = \"/none\"\nallow = [\"CN=x\"]", "test.toml:4: device.secure.psk_file", "hosts have none"},
+		{"no hosts", "[[device]]\naddress = \"a\"\n[device.secure]\npsk_file = \"/none\"\nallow = []", "test.toml:5: device.secure.allow", "the list is empty"},
 		{"hosts without name", "[[device]]\naddress = \"a\"\n[device.secure]\npsk_file = \"/none\"\nallow = [\"x\"]", "test.toml:5: device.secure.allow", "no name of a certificate"},
 		{"multicast of a secured device", "[targets]\ngroups = [\"239.1.2.3\"]\n[[device]]\naddress = \"a\"\n[device.secure]\npsk_file = \"/none\"", "test.toml:6: device.secure.psk_file", "multicast"},
+		{"empty certificate", "[tls]\ncert = \"\"\nkey = \"/none\"\nca = \"/none\"", "test.toml:2: tls.cert", "given, but empty"},
+		{"empty key", "[tls]\nkey = \"\"", "test.toml:2: tls.key", "given, but empty"},
+		{"empty authority", "[tls]\nca = \"\"", "test.toml:2: tls.ca", "given, but empty"},
+		{"empty secret", "[tls]\npsk_file = \"\"", "test.toml:2: tls.psk_file", "given, but empty"},
+		{"empty table", "[tls]", "test.toml:1: tls", "names no file"},
+		{"only what clients need", "[tls]\nserver_only = false", "test.toml:1: tls", "names no file"},
+		{"empty tls of a region", "[[region]]\nname = \"a\"\nsize = 1\ntls = \"\"", "test.toml:4: region.tls", "given, but empty"},
+		{"empty entry of a list", "[[region]]\nname = \"a\"\nsize = 1\nallow = [\"\"]", "test.toml:4: region.allow", "neither an address"},
+		{"empty file", "[[region]]\nname = \"a\"\nsize = 1\nfile = \"\"", "test.toml:4: region.file", "given, but empty"},
+		{"empty device of a region", "[[region]]\nname = \"a\"\nsize = 1\ndevice = \"\"", "test.toml:4: region.device", "given, but empty"},
+		{"empty token", "[admin]\ntoken = \"\"", "test.toml:2: admin.token", "given, but empty"},
+		{"empty name of a token file", "[admin]\ntoken_file = \"\"", "test.toml:2: admin.token_file", "given, but empty"},
+		{"directory as a token file", "[admin]\ntoken_file = \"/\"", "test.toml:2: admin.token_file", "is a directory"},
 		{"no such device", "[[region]]\nname = \"a\"\nsize = 1\ndevice = \"eth7\"", "test.toml:4: region.device", "eth7"},
 		{"target", "[targets]\nonly = [\"pong\"]", "test.toml:2: targets.only", "perftest, perftest_uc"},
 		{"port of a target", "[targets.ports]\npong = 1", "test.toml:2: targets.ports.pong", "no such target"},
@@ -125,6 +139,36 @@ func TestAllErrorsAtOnce(t *testing.T) {
 	_, err := parse(t, "drain = \"1h\"\n[log]\nformat = \"xml\"\n[capture]\nmemory = 1\n")
 	if err == nil || strings.Count(err.Error(), "test.toml:") != 3 {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestAllMistakesOfTLS has all files of [tls] be wrong.
+func TestAllMistakesOfTLS(t *testing.T) {
+	t.Parallel()
+	_, err := parse(t, "[tls]\ncert = \"/none\"\nkey = \"/none\"\nca = \"/\"\n[[device]]\naddress = \"a\"\nshared_memory = true\n[[region]]\nname = \"a b\"\nsize = 1\n")
+	for _, want := range []string{"test.toml:2: tls.cert: open", "test.toml:3: tls.key: open", "test.toml:4: tls.ca: / is a directory", "test.toml:7: device.shared_memory: ", "test.toml:9: region.name: "} {
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Count(err.Error(), "\n") != 4 {
+			t.Errorf("nothing says %q:\n%v", want, err)
+		}
+	}
+}
+
+// TestEmptyOverrides gives values that are empty, by flags and the environment:
+// what would be less secure so is a mistake.
+func TestEmptyOverrides(t *testing.T) {
+	t.Parallel()
+	for name, setting := range map[string]string{"tls-cert": "tls.cert", "tls-key": "tls.key", "tls-ca": "tls.ca", "psk": "tls.psk_file", "token": "admin.token", "token-file": "admin.token_file"} {
+		env := "ROCEV2D_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
+		list := FromEnvironment(func(n string) (string, bool) { return "", n == env })
+		for from, list := range map[string][]Override{"environment " + env: list, "flag --" + name: {{name, "", "flag --" + name}}} {
+			_, err := Load("", list)
+			if want := from + ": " + setting + ": given, but empty"; err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("%v; want %s", err, want)
+			}
+		}
+	}
+	if list := FromEnvironment(func(string) (string, bool) { return "", true }); len(list) != 6 {
+		t.Errorf("an empty environment says %+v", list)
 	}
 }
 

@@ -72,8 +72,8 @@ func (c *Config) decode(t *table) {
 	}
 	if s := t.sub("admin", "[admin]"); s != nil {
 		s.text("listen", &c.Admin.Listen)
-		s.text("token", &c.Admin.Token)
-		s.text("token_file", &c.Admin.TokenFile)
+		s.given("token", &c.Admin.Token)
+		s.given("token_file", &c.Admin.TokenFile)
 		s.texts("hosts", &c.Admin.Hosts)
 		s.boolean("pprof", &c.Admin.PProf)
 		s.text("health", &c.Admin.Health)
@@ -93,9 +93,7 @@ func (c *Config) decode(t *table) {
 		s.text("congestion", &d.Congestion)
 		s.text("strict", &d.Strict)
 		s.text("profile", &d.Profile)
-		if g := s.sub("secure", "[device.secure]"); g != nil {
-			d.decodeGuard(g)
-		}
+		d.decodeGuard(s)
 		s.end()
 		c.Devices = append(c.Devices, d)
 	}
@@ -172,9 +170,9 @@ func (t *table) region() Region {
 	var size int
 	t.bytes("size", &size)
 	r.Size = int64(size)
-	t.text("file", &r.File)
+	t.given("file", &r.File)
 	t.text("access", (*string)(&r.Access))
-	t.text("device", &r.Device)
+	t.given("device", &r.Device)
 	t.tls(&r)
 	var allow []string
 	t.texts("allow", &allow)
@@ -310,6 +308,17 @@ func (t *table) text(key string, to *string) {
 		*to = v
 	}
 }
+
+// given is as text. What is given is not empty: it would stand for less than
+// the user wants, such as connections in clear.
+func (t *table) given(key string, to *string) {
+	if t.text(key, to); t.values[key] == "" {
+		t.fail(key, "%s", errEmpty)
+	}
+}
+
+// errEmpty is what is wrong with a setting that must not be empty.
+var errEmpty = errors.New("given, but empty: give a value, or leave the setting out")
 
 func (t *table) boolean(key string, to *bool) {
 	if v, ok := take[bool](t, key, "true or false"); ok {

@@ -4,11 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/gosoftroce/rocev2/internal/regular"
 )
 
 // Override is a setting that a flag or the environment gives in place of the
@@ -26,6 +27,7 @@ type Overridable struct {
 	Name, Help string
 	List       bool // the flag may be repeated
 	Secret     bool // no flag: all users see the arguments of a process
+	Filled     bool // an empty value is a mistake, also in the environment, where it stands for none elsewhere
 	set        func(c *Config, value string) error
 }
 
@@ -51,18 +53,18 @@ var Overrides = []Overridable{
 		}
 		return nil
 	}},
-	{Name: "token", Secret: true, Help: "token that the admin listener asks for", set: func(c *Config, v string) error {
+	{Name: "token", Filled: true, Secret: true, Help: "token that the admin listener asks for", set: func(c *Config, v string) error {
 		c.Admin.Token, c.Admin.TokenFile = v, ""
 		return nil
 	}},
-	{Name: "token-file", Help: "`FILE` with the token that the admin listener asks for", set: func(c *Config, v string) error {
+	{Name: "token-file", Filled: true, Help: "`FILE` with the token that the admin listener asks for", set: func(c *Config, v string) error {
 		c.Admin.TokenFile, c.Admin.Token = v, ""
 		return nil
 	}},
-	{Name: "tls-cert", Help: "`FILE` with the certificate for secured connections of clients of regions (PEM; docs/secure.md)", set: func(c *Config, v string) error { c.TLS.Cert = v; return nil }},
-	{Name: "tls-key", Help: "`FILE` with the private key of --tls-cert", set: func(c *Config, v string) error { c.TLS.Key = v; return nil }},
-	{Name: "tls-ca", Help: "`FILE` with the authority that has issued the certificates of clients", set: func(c *Config, v string) error { c.TLS.CA = v; return nil }},
-	{Name: "psk", Help: "`FILE` with a secret that clients have, too, in place of certificates", set: func(c *Config, v string) error { c.TLS.PSK = v; return nil }},
+	{Name: "tls-cert", Filled: true, Help: "`FILE` with the certificate for secured connections of clients of regions (PEM; docs/secure.md)", set: func(c *Config, v string) error { c.TLS.Cert = v; return nil }},
+	{Name: "tls-key", Filled: true, Help: "`FILE` with the private key of --tls-cert", set: func(c *Config, v string) error { c.TLS.Key = v; return nil }},
+	{Name: "tls-ca", Filled: true, Help: "`FILE` with the authority that has issued the certificates of clients", set: func(c *Config, v string) error { c.TLS.CA = v; return nil }},
+	{Name: "psk", Filled: true, Help: "`FILE` with a secret that clients have, too, in place of certificates", set: func(c *Config, v string) error { c.TLS.PSK = v; return nil }},
 	{Name: "targets", Help: "`on`, off, or the names of those to run, separated by commas", set: setTargets},
 	{Name: "programs", Help: "`DIR` of what unmodified verbs programs of this host need to use the devices; \"off\" for none", set: func(c *Config, v string) error {
 		if c.Programs.Dir = v; v == "off" {
@@ -159,6 +161,11 @@ func (c *Config) apply(list []Override) error {
 			begun[o.Name] = o.From
 			c.clear(o.Name)
 		}
+		if o.Value == "" && Overrides[i].Filled {
+			c.wrong[setting(c, o.Name)] = true
+			errs = append(errs, &Error{o.From, setting(c, o.Name), errEmpty.Error()})
+			continue
+		}
 		if err := Overrides[i].set(c, o.Value); err != nil {
 			errs = append(errs, &Error{Where: o.From, Problem: err.Error()})
 			continue
@@ -239,7 +246,7 @@ func FromEnvironment(lookup func(string) (string, bool)) (list []Override) {
 	for i := range Overrides {
 		o := &Overrides[i]
 		v, ok := lookup(o.Environment())
-		if !ok || v == "" {
+		if !ok || v == "" && !o.Filled {
 			continue
 		}
 		values := []string{v}
@@ -253,6 +260,9 @@ func FromEnvironment(lookup func(string) (string, bool)) (list []Override) {
 	return list
 }
 
+// maxFile is how many bytes a file of the configuration has at most.
+const maxFile = 16 << 20
+
 // Load reads a file, if its name is not empty, applies overrides in their
 // order, and checks the result. The error joins an *Error for each mistake:
 // only a file that is not TOML hides others.
@@ -260,7 +270,7 @@ func Load(file string, overrides []Override) (*Config, error) {
 	c := Default()
 	var read error
 	if file != "" {
-		text, err := os.ReadFile(file)
+		text, err := regular.Read(file, maxFile)
 		if err != nil {
 			return nil, &Error{Where: file, Problem: err.Error()}
 		}

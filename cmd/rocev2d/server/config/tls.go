@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/gosoftroce/rocev2/internal/tlsfiles"
 	"github.com/gosoftroce/rocev2/rdma/secure"
@@ -30,10 +31,10 @@ const required = "required"
 
 func (c *Config) decodeTLS(s *table) {
 	t := &c.TLS
-	s.text("cert", &t.Cert)
-	s.text("key", &t.Key)
-	s.text("ca", &t.CA)
-	s.text("psk_file", &t.PSK)
+	s.given("cert", &t.Cert)
+	s.given("key", &t.Key)
+	s.given("ca", &t.CA)
+	s.given("psk_file", &t.PSK)
 	s.boolean("server_only", &t.ServerOnly)
 	s.end()
 }
@@ -41,7 +42,7 @@ func (c *Config) decodeTLS(s *table) {
 // tls reads whether a region is for secured connections alone.
 func (t *table) tls(r *Region) {
 	var v string
-	t.text("tls", &v)
+	t.given("tls", &v)
 	t.try("tls", v, func(v string) error {
 		if r.TLS = v == required; !r.TLS {
 			return fmt.Errorf("%q: it is %q, or not there", v, required)
@@ -58,21 +59,36 @@ var settingOf = map[string]string{
 // tls reads the files, and sees that regions and devices fit.
 func (k *checker) tls() {
 	t := &k.c.TLS
-	if t.Given() {
-		var wrong *tlsfiles.Error
+	switch _, there := k.c.where["tls"]; {
+	case t.Given():
+		var wrong tlsfiles.Mistakes
 		var err error
 		if t.Config, err = t.Server(); errors.As(err, &wrong) {
-			k.fail(settingOf[wrong.Part], "%v", wrong.Err)
+			for _, w := range wrong {
+				k.fail(settingOf[w.Part], "%v", w.Err)
+			}
 		}
 		for i := range k.c.Devices {
 			if k.c.Devices[i].Shm {
 				k.fail(fmt.Sprintf("device.%d.shared_memory", i), "packets through shared memory are not sealed: with [tls] it must be false")
 			}
 		}
+	case there && !k.wrongIn("tls"):
+		k.fail("tls", "it is there, and names no file: give cert, key and ca, or psk_file; without [tls] connections are in clear")
 	}
 	for i := range k.c.Regions {
 		k.regionTLS(&k.c.Regions[i], fmt.Sprintf("region.%d", i))
 	}
+}
+
+// wrongIn reports whether a mistake of a setting in a table has been told.
+func (k *checker) wrongIn(table string) bool {
+	for setting := range k.c.wrong {
+		if strings.HasPrefix(setting, table+".") {
+			return true
+		}
+	}
+	return false
 }
 
 func (k *checker) regionTLS(r *Region, at string) {

@@ -18,31 +18,25 @@ import (
 // was said before. It returns when this side knows that the peer, too, is
 // content with the handshake. On an error the peer is told in TLS, and the
 // connection is in clear still, to be closed.
-func (c *Conn) Secure(ctx context.Context, config *tls.Config) (tls.ConnectionState, error) {
+func (c *Conn) Secure(ctx context.Context, config *tls.Config) (*secure.Session, error) {
 	raw := &parted{Conn: c.c}
-	var t *tls.Conn
-	if c.role == interop.Client {
-		t = tls.Client(raw, secure.ForTLS(config))
-	} else {
-		t = tls.Server(raw, secure.ForTLS(config))
-	}
 	disarm := c.arm(ctx, true)
-	err := c.shake(t)
+	s, t, err := secure.Handshake(raw, config, c.role == interop.Client)
+	if err == nil {
+		err = c.content(t)
+	}
 	err = c.shaken(ctx, err, raw.head)
 	disarm()
 	if err != nil {
-		return tls.ConnectionState{}, err
+		return nil, err
 	}
 	c.c, c.r = t, bufio.NewReaderSize(t, MaxItem)
-	return t.ConnectionState(), nil
+	return s, nil
 }
 
-// shake has the handshake. A client knows nothing of what its server makes of
-// its certificate until the server says something.
-func (c *Conn) shake(t *tls.Conn) error {
-	if err := t.Handshake(); err != nil {
-		return err
-	}
+// content has the server say that it is content. A client knows nothing of what
+// its server makes of its certificate until the server says something.
+func (c *Conn) content(t *tls.Conn) error {
 	var content [1]byte
 	if c.role == interop.Server {
 		_, err := t.Write(content[:])

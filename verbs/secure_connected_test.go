@@ -10,20 +10,20 @@ import (
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
-// TestOnlySealed has an attacker that knows every number send the first packet
-// in clear, to a queue pair whose program has agreed on keys before.
-func TestOnlySealed(t *testing.T) {
+// TestRequireOfConnected has an attacker that knows every number send the first
+// packet in clear, to a queue pair whose program has agreed on keys before.
+func TestRequireOfConnected(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		// The other side sends in clear before it seals, as an attacker
 		// does.
 		a, b := sealedPair(t, fabric.Config{})
 		sb := sealing(t, b.QP)
-		if err := sb.OnlySealed(); err == nil {
+		if err := sb.Require(); err == nil {
 			t.Fatal("a queue pair without keys takes sealed packets alone")
 		}
 		into := verbs.Association{SPI: sb.SPI(1), Version: verbs.SealGCM128, Key: keyOf(sb.SPI(1), verbs.SealGCM128)}
-		check(t, errors.Join(sb.Accept(into), sb.OnlySealed()))
+		check(t, errors.Join(sb.Accept(into), sb.Require()))
 		if sb.State() != verbs.SecuritySealed {
 			t.Errorf("state %v", sb.State())
 		}
