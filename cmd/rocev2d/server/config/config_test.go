@@ -92,7 +92,7 @@ func TestErrorsNameTheLine(t *testing.T) {
 		{"any beside a name", "[[region]]\nname = \"a\"\nsize = 1\nallow = [\"any\", \"CN=x\"]", "test.toml:4: region.allow", "have it anyway"},
 		{"name beside a secret", "[tls]\npsk_file = \"/none\"\n[[region]]\nname = \"a\"\nsize = 1\nallow = [\"CN=x\"]", "test.toml:2: tls.psk_file", "clients have none"},
 		{"a secured device without certificate", "[[device]]\naddress = \"a\"\n[device.secure]\nport = 1", "test.toml:3: device.secure.cert", "psk_file"},
-		{"a secured device without key", "[[device]]\naddress = \"a\"\n[device.secure]\ncert = \"/x\"", "test.toml:3: device.secure.key", "missing"},
+		{"a secured device without key", "[[device]]\naddress = \"a\"\n[device.secure]\ncert = \"/x\"", "test.toml:4: device.secure.cert", "device.secure.key: it is missing"},
 		{"a secured device and shared memory", "[[device]]\naddress = \"a\"\nshared_memory = true\n[device.secure]\npsk_file = \"/none\"", "test.toml:5: device.secure.psk_file", "/dev/urandom"},
 		{"hosts of a secret with names", "[[device]]\naddress = \"a\"\n[device.secure]\npsk_file = \"/none\"\nallow = [\"CN=x\"]", "test.toml:4: device.secure.psk_file", "hosts have none"},
 		{"no hosts", "[[device]]\naddress = \"a\"\n[device.secure]\npsk_file = \"/none\"\nallow = []", "test.toml:5: device.secure.allow", "the list is empty"},
