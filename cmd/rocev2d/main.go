@@ -251,7 +251,11 @@ func (p *program) explain(c *config.Config) error {
 	}
 	fmt.Fprintf(p.stdout, "%s: no mistakes\n", name)
 	for i := range c.Devices {
-		fmt.Fprintf(p.stdout, "device   %s\n", c.Devices[i].Address)
+		fmt.Fprintf(p.stdout, "device   %s", c.Devices[i].Address)
+		if g := &c.Devices[i].Guard; g.Given() {
+			fmt.Fprintf(p.stdout, ", %s", g.Describe())
+		}
+		fmt.Fprintln(p.stdout)
 	}
 	if len(c.Devices) == 0 {
 		fmt.Fprintf(p.stdout, "device   the first address of this host\n")

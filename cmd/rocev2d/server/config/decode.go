@@ -112,9 +112,7 @@ func (t *table) device() Device {
 	t.text("congestion", &d.Congestion)
 	t.text("strict", &d.Strict)
 	t.text("profile", &d.Profile)
-	if g := t.sub("secure", "[device.secure]"); g != nil {
-		d.decodeGuard(g)
-	}
+	d.decodeGuard(t)
 	t.end()
 	return d
 }

@@ -22,19 +22,14 @@ type Guard struct {
 func (g *Guard) Given() bool { return g.Files.Given() }
 
 // TLS reads the files: the configuration is for both sides of a handshake.
-func (g *Guard) TLS() (*tls.Config, error) {
-	c, err := g.Client("")
-	if err != nil {
-		return nil, err
-	}
-	if g.PSK == "" && len(c.Certificates) == 0 {
-		return nil, tlsfiles.Mistakes{{Part: tlsfiles.Cert, Err: errors.New("it is missing: a file with the certificate of this host")}}
-	}
-	return c, nil
-}
+func (g *Guard) TLS() (*tls.Config, error) { return g.Client("") }
 
-// decodeGuard reads [device.secure].
-func (d *Device) decodeGuard(s *table) {
+// decodeGuard reads [device.secure], if it is there.
+func (d *Device) decodeGuard(t *table) {
+	s := t.sub("secure", "[device.secure]")
+	if s == nil {
+		return
+	}
 	g := &d.Guard
 	s.given("cert", &g.Cert)
 	s.given("key", &g.Key)
@@ -42,8 +37,12 @@ func (d *Device) decodeGuard(s *table) {
 	s.given("psk_file", &g.PSK)
 	s.boolean("any_address", &g.AnyAddress)
 	s.number("port", &g.Port)
+	_, listed := s.values["allow"]
 	var allow []string
 	s.texts("allow", &allow)
+	if listed && len(allow) == 0 {
+		s.fail("allow", "the list is empty: name hosts, or leave the setting out, and all hosts of the authorities may come")
+	}
 	for _, name := range allow {
 		n, err := secure.ParseName(name)
 		if err != nil {
