@@ -116,7 +116,7 @@ func (f *simFlags) run(cmd *cobra.Command, io streams, name string) error {
 	}
 	s, err := lab.Parse(text)
 	if err != nil {
-		return usagef("%s: %w", name, err)
+		return usageError{inFile(name, err)}
 	}
 	if s.Name == "" {
 		s.Name = strings.TrimSuffix(filepath.Base(name), ".toml")
@@ -130,9 +130,22 @@ func (f *simFlags) run(cmd *cobra.Command, io streams, name string) error {
 	}
 	wrong := func(err error) error { return err }
 	if file {
-		wrong = func(err error) error { return fmt.Errorf("%s: %w", name, err) }
+		wrong = func(err error) error { return inFile(name, err) }
 	}
 	return f.simulate(cmd, io, s, text, wrong)
+}
+
+// inFile puts the name of a file before each mistake.
+func inFile(name string, err error) error {
+	all, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	var list []error
+	for _, err := range all.Unwrap() {
+		list = append(list, fmt.Errorf("%s: %w", name, err))
+	}
+	return errors.Join(list...)
 }
 
 // arguments checks them.

@@ -26,18 +26,19 @@ func Parse(text []byte) (s Scenario, err error) {
 		return s, plainly(err)
 	}
 	s.lines = tomllines.Find(string(text))
+	var wrong []error
 	for _, key := range meta.Keys() {
-		if err := unknown(key); err != nil {
-			return s, s.errorAt(s.lineOf(key), err)
+		if err := unknown(key); err != nil && len(wrong) < mostMistakes {
+			wrong = append(wrong, s.errorAt(s.lineOf(key), err))
 		}
+	}
+	if len(wrong) > 0 {
+		return s, errors.Join(wrong...) // what they should say is missing elsewhere
 	}
 	if err := s.zeros(); err != nil {
 		return s, err
 	}
-	if err := s.others(); err != nil {
-		return s, s.located(err)
-	}
-	return s, nil
+	return s, s.located(s.others())
 }
 
 // errorf is fmt.Errorf with the name of the scenario in front, if it has one,
@@ -50,6 +51,9 @@ func (s *Scenario) errorf(format string, args ...any) error {
 // located is errorf for an error that may be several, each with its line.
 func (s *Scenario) located(err error) error {
 	all, ok := err.(interface{ Unwrap() []error })
+	if err == nil {
+		return nil
+	}
 	if !ok {
 		return s.errorf("%w", err)
 	}
@@ -68,10 +72,18 @@ func (j joined) Error() string { return errors.Join(j...).Error() }
 // Unwrap returns them.
 func (j joined) Unwrap() []error { return j }
 
-// join adds the mistakes of b to those of a. Either may be nil.
-func join(a, b error) error {
+// when returns a mistake, if there is one.
+func when(wrong bool, format string, args ...any) error {
+	if !wrong {
+		return nil
+	}
+	return fmt.Errorf(format, args...)
+}
+
+// join puts mistakes together. Some may be nil.
+func join(some ...error) error {
 	var all joined
-	for _, err := range []error{a, b} {
+	for _, err := range some {
 		if list, ok := err.(interface{ Unwrap() []error }); ok {
 			all = append(all, list.Unwrap()...)
 		} else if err != nil {

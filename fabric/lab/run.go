@@ -143,7 +143,9 @@ func Run(ctx context.Context, s Scenario) (*Result, error) {
 func Check(s Scenario) error {
 	c := cores.New(1)
 	defer c.Close()
-	s.Cores = 1
+	if 0 <= s.Cores && s.Cores <= MostCores {
+		s.Cores = 1
+	}
 	if _, err := newRun(&s, c.Do); err != nil {
 		return s.located(err)
 	}
@@ -253,25 +255,24 @@ func (s *Scenario) random(i int) event.Rand {
 func (r *run) adapters(p *topology.Profile) error {
 	c := &r.s.Adapter
 	r.mtu = rocev2.MTU4096
-	entropy, err := oneOf("adapter.entropy", c.Entropy, entropies, 0)
-	if err != nil {
-		return err
-	}
+	entropy, wrong := oneOf("adapter.entropy", c.Entropy, entropies, 0)
 	if c.MTU != 0 {
-		if r.mtu, err = rocev2.MTUOf(c.MTU); err != nil {
-			return fmt.Errorf("adapter.mtu: %w", err)
+		if mtu, err := rocev2.MTUOf(c.MTU); err != nil {
+			wrong = join(wrong, fmt.Errorf("adapter.mtu: %w", err))
+		} else {
+			r.mtu = mtu
 		}
 	}
 	if c.DSCP < 0 || c.DSCP > 63 {
-		return fmt.Errorf("adapter.dscp is %d: there are 0 to 63", c.DSCP)
+		return join(wrong, fmt.Errorf("adapter.dscp is %d: there are 0 to 63", c.DSCP))
 	}
 	of := connecting{r, r.s, p, r.mtu, uint64(r.s.Network.lineRate(r.g))}
 	all, err := of.tenant(&Tenant{})
 	if err != nil {
-		return fmt.Errorf("adapter.%w", err)
+		return join(wrong, fmt.Errorf("adapter.%w", err)) // tenants have it, too
 	}
-	if r.tenants, err = of.tenants(); err != nil {
-		return err
+	if r.tenants, err = of.tenants(); wrong != nil || err != nil {
+		return join(wrong, err)
 	}
 	cfg := adapter.Config{Seed: r.s.Seed, MinProbe: orDefault(c.MinProbe, r.minProbe()).duration(), ReadChunk: int(c.ReadChunk)}
 	cfg.Telemetry, cfg.PerPacket = r.s.Network.Switch.INT, entropy == 1

@@ -1,7 +1,6 @@
 package lab
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -262,36 +261,20 @@ func (n *Network) tune(s *network.Switch) {
 // check says what is wrong with sizes and times.
 func (s *Scenario) check() error {
 	a := &s.Adapter
-	switch {
-	case strings.ContainsFunc(s.Name, notPrinted):
-		return fmt.Errorf("name has a character that cannot be printed: %q", s.Name)
-	case len(s.Traffic) == 0:
-		return errors.New("there is no traffic: name a kind in [[traffic]]")
-	case s.Cores < 0 || s.Cores > MostCores:
-		return fmt.Errorf("cores is %d: it is 1 to %d", s.Cores, MostCores)
-	case !inRange(s.Until, s.Limit, s.Warm, s.Every):
-		return fmt.Errorf("until, limit or another time is negative, or above %v", mostTime)
-	case s.Network.Buffer < 0 || s.Network.QueueMax < 0 || !inRange(s.Network.FlowletGap, s.Network.Watchdog, s.Network.Converge):
-		return fmt.Errorf("network.buffer or another size or time of the network is negative, or flowlet_gap, watchdog or converge above %v", mostTime)
-	case a.Window < 0 || a.ReadChunk < 0 || a.Notify < 0 || a.MinProbe < 0:
-		return errors.New("adapter.window or another size or time of the adapters is negative")
-	case a.Timeout < 0 || a.Timeout > 31:
-		return fmt.Errorf("adapter.timeout is %d: it is a code, from 1 to 31 for 8.192us to 8796s; 14 is 67ms", a.Timeout)
-	case a.ReadChunk > mostWindow:
-		return fmt.Errorf("adapter.read_chunk is %v: it is at most %v", a.ReadChunk, Bytes(mostWindow))
-	case a.Window > mostWindow:
-		return fmt.Errorf("adapter.window is %v: it is at most %v", a.Window, Bytes(mostWindow))
-	case a.Notify%nanosecond != 0 || a.Notify > mostWait:
-		return fmt.Errorf("adapter.notify is %v: it is whole nanoseconds, and at most %v", a.Notify, mostWait)
-	case a.MinProbe%nanosecond != 0 || a.MinProbe > mostWait:
-		return fmt.Errorf("adapter.min_probe is %v: it is whole nanoseconds, and at most %v", a.MinProbe, mostWait)
-	case s.Until > 0 && s.Warm >= s.Until:
-		return fmt.Errorf("warm is %v, and the run ends at %v: nothing would be measured", s.Warm, s.Until)
-	}
-	if err := s.Network.check(); err != nil {
-		return err
-	}
-	return join(s.Network.checkScaleUp(), s.Network.Switch.check(&s.Network))
+	return join(
+		when(strings.ContainsFunc(s.Name, notPrinted), "name has a character that cannot be printed: %q", s.Name),
+		when(len(s.Traffic) == 0, "there is no traffic: name a kind in [[traffic]]"),
+		when(s.Cores < 0 || s.Cores > MostCores, "cores is %d: it is 1 to %d", s.Cores, MostCores),
+		when(!inRange(s.Until, s.Limit, s.Warm, s.Every), "until, limit or another time is negative, or above %v", mostTime),
+		when(s.Network.Buffer < 0 || s.Network.QueueMax < 0 || !inRange(s.Network.FlowletGap, s.Network.Watchdog, s.Network.Converge), "network.buffer or another size or time of the network is negative, or flowlet_gap, watchdog or converge above %v", mostTime),
+		when(a.Window < 0 || a.ReadChunk < 0 || a.Notify < 0 || a.MinProbe < 0, "adapter.window or another size or time of the adapters is negative"),
+		when(a.Timeout < 0 || a.Timeout > 31, "adapter.timeout is %d: it is a code, from 1 to 31 for 8.192us to 8796s; 14 is 67ms", a.Timeout),
+		when(a.ReadChunk > mostWindow, "adapter.read_chunk is %v: it is at most %v", a.ReadChunk, Bytes(mostWindow)),
+		when(a.Window > mostWindow, "adapter.window is %v: it is at most %v", a.Window, Bytes(mostWindow)),
+		when(a.Notify%nanosecond != 0 || a.Notify > mostWait, "adapter.notify is %v: it is whole nanoseconds, and at most %v", a.Notify, mostWait),
+		when(a.MinProbe%nanosecond != 0 || a.MinProbe > mostWait, "adapter.min_probe is %v: it is whole nanoseconds, and at most %v", a.MinProbe, mostWait),
+		when(s.Until > 0 && s.Warm >= s.Until, "warm is %v, and the run ends at %v: nothing would be measured", s.Warm, s.Until),
+		s.Network.check(), s.Network.checkScaleUp(), s.Network.Switch.check(&s.Network))
 }
 
 const (
@@ -306,55 +289,41 @@ func inRange(times ...Time) bool { return slices.Min(times) >= 0 && slices.Max(t
 
 // check says what is wrong with hosts, cables and marks, by the names of
 // settings.
-func (n *Network) check() error {
-	if n.Hosts != 0 && (n.Hosts < 2 || n.Hosts > math.MaxUint16) {
-		return fmt.Errorf("network.hosts is %d: it is %s", n.Hosts, hostsOfStar)
-	}
+func (n *Network) check() (all error) {
+	_, err := oneOf("network.routing", n.Routing, routings, 0)
+	all = join(err, when(n.Hosts != 0 && (n.Hosts < 2 || n.Hosts > math.MaxUint16), "network.hosts is %d: it is %s", n.Hosts, hostsOfStar))
 	for _, r := range []struct {
 		name string
 		rate Rate
 	}{{"rate", n.Rate}, {"up_rate", n.UpRate}} {
-		if r.rate != 0 && (r.rate < 1e6 || r.rate > 8e12) {
-			return fmt.Errorf("network.%s is %v: it is 1Mb/s to 8Tb/s", r.name, r.rate)
-		}
+		all = join(all, when(r.rate != 0 && (r.rate < 1e6 || r.rate > 8e12), "network.%s is %v: it is 1Mb/s to 8Tb/s", r.name, r.rate))
 	}
 	for _, d := range []struct {
 		name  string
 		delay Time
 	}{{"delay", n.Delay}, {"up_delay", n.UpDelay}} {
-		if d.delay < 0 || d.delay > Time(event.Second) {
-			return fmt.Errorf("network.%s is %v: it is at most 1s", d.name, d.delay)
-		}
+		all = join(all, when(d.delay < 0 || d.delay > Time(event.Second), "network.%s is %v: it is at most 1s", d.name, d.delay))
 	}
 	if n.RED != nil && n.RED.Kmax > 0 && n.RED.Kmin > n.RED.Kmax {
-		return fmt.Errorf("network.red.kmin is %v, above kmax, %v: marks begin at kmin", n.RED.Kmin, n.RED.Kmax)
+		all = join(all, fmt.Errorf("network.red.kmin is %v, above kmax, %v: marks begin at kmin", n.RED.Kmin, n.RED.Kmax))
 	}
-	return nil
+	return all
 }
 
 // others says which setting is one of another topology or kind of traffic, or
 // of another kind of run, and would do nothing.
 func (s *Scenario) others() error {
 	n := &s.Network
-	switch {
-	case s.Until != 0 && s.Limit != 0:
-		return errors.New("limit is for a run without until: take one of them out")
-	case n.FlowletGap != 0 && n.Routing != "flowlet":
-		return errors.New(`network.flowlet_gap is for routing = "flowlet"`)
-	case n.Burst != 0 && n.Loss == 0 && n.Topology != "file" && !slices.ContainsFunc(n.Links, func(l Link) bool { return l.Loss > 0 }):
-		return errors.New("network.burst says how many packets are lost together, and without loss none are")
-	case n.Oversubscription != 0 && n.UpRate != 0:
-		return errors.New("network.oversubscription says what up_rate is: take one of them out")
-	case n.Lossy && n.Watchdog != 0:
-		return errors.New("network.watchdog ends pauses, and there are none with lossy")
-	case n.Lossy && n.Alpha != nil:
-		return errors.New("network.alpha is for lossless classes, and there are none with lossy")
-	}
+	all := join(
+		when(s.Until != 0 && s.Limit != 0, "limit is for a run without until: take one of them out"),
+		when(n.FlowletGap != 0 && n.Routing != "flowlet", `network.flowlet_gap is for routing = "flowlet"`),
+		when(n.Burst != 0 && n.Loss == 0 && n.Topology != "file" && !slices.ContainsFunc(n.Links, func(l Link) bool { return l.Loss > 0 }), "network.burst says how many packets are lost together, and without loss none are"),
+		when(n.Oversubscription != 0 && n.UpRate != 0, "network.oversubscription says what up_rate is: take one of them out"),
+		when(n.Lossy && n.Watchdog != 0, "network.watchdog ends pauses, and there are none with lossy"),
+		when(n.Lossy && n.Alpha != nil, "network.alpha is for lossless classes, and there are none with lossy"),
+		n.ScaleUp.others())
 	up := n.UpRate != 0 || n.UpDelay != 0
-	if err := n.ScaleUp.others(); err != nil {
-		return err
-	}
-	err := unused("network", n.Topology, topologies, append(n.ofSwitches(), []setting{
+	all = join(all, unused("network", n.Topology, topologies, append(n.ofSwitches(), []setting{
 		{"hosts", n.Hosts != 0, "star links"},
 		{"leaves or hosts_per_leaf", n.Leaves != 0 || n.HostsPerLeaf != 0, "leaf-spine"},
 		{"spines", n.Spines != 0, "leaf-spine rails"},
@@ -369,11 +338,11 @@ func (s *Scenario) others() error {
 		{"up_rate or up_delay", up, "leaf-spine ring rails"},
 		{"oversubscription", n.Oversubscription != 0, "leaf-spine fat-tree rails"},
 		{"core_oversubscription", n.CoreOversubscription != 0, "fat-tree"},
-	}...))
-	for i := 0; i < len(s.Failures) && err == nil; i++ {
-		err = s.Failures[i].others(i + 1)
+	}...)))
+	for i := range s.Failures {
+		all = join(all, s.Failures[i].others(i+1))
 	}
-	return join(err, s.othersOfTraffic())
+	return join(all, s.othersOfTraffic())
 }
 
 // ofSwitches returns the settings of switches, which all topologies have but a
@@ -407,13 +376,13 @@ type setting struct {
 	kinds string
 }
 
-// unused returns an error that names the first setting that is set and that
-// the kind has not. A kind that is not known is for others to find.
-func unused(of, kind string, known []string, settings []setting) error {
+// unused returns an error for each setting that is set and that the kind has
+// not. A kind that is not known is for others to find.
+func unused(of, kind string, known []string, settings []setting) (all error) {
 	for _, s := range settings {
 		if s.set && slices.Contains(known, kind) && !slices.Contains(strings.Fields(s.kinds), kind) {
-			return fmt.Errorf("%s, %s: it has no %s", of, kind, s.name)
+			all = join(all, fmt.Errorf("%s, %s: it has no %s", of, kind, s.name))
 		}
 	}
-	return nil
+	return all
 }

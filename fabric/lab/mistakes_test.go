@@ -1,0 +1,45 @@
+package lab
+
+import (
+	"strings"
+	"testing"
+)
+
+// Mistakes of a scenario are said together, each with its line.
+func TestMistakesTogether(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string][]string{
+		"seeed = 1\n[network]\nspins = 2\n[[traffic]]\nkid = \"ring\"\n[adapter]\nmtuu = 5\n": {
+			`line 1: there is no setting "seeed"`, `line 3: there is no setting "network.spins"`, `line 5: there is no setting "traffic.kid"`, `line 7: there is no setting "adapter.mtuu"`,
+		},
+		"until = \"1ms\"\nlimit = \"1ms\"\n[network]\ntopology = \"star\"\nk = 4\nleaves = 2\nflowlet_gap = \"1us\"\n[[failure]]\nkind = \"rate\"\nnode = \"s0\"\n[[failure]]\nkind = \"switch\"\ncable = 2\n": {
+			"line 2: limit is for", "line 7: network.flowlet_gap is for", "line 3: network, star: it has no leaves", "line 3: network, star: it has no k",
+			"line 8: failure 1, rate: it has no node", "line 11: failure 2, switch: it has no cable",
+		},
+		"cores = 99\n[network]\ntopology = \"star\"\nhosts = 4\nrouting = \"ecpm\"\ndelay = \"2s\"\nred = { kmin = \"10KB\", kmax = \"5KB\" }\n[adapter]\ntimeout = 32\n": {
+			"line 1: cores is 99", "there is no traffic", "line 5: network.routing is \"ecpm\"", "line 6: network.delay is 2s", "line 7: network.red.kmin is", "line 9: adapter.timeout is 32",
+		},
+		"[network]\ntopology = \"star\"\n[adapter]\nmtu = 1500\nentropy = \"x\"\n[[traffic]]\nkind = \"ring\"\ncontrol = \"dcqn\"\n[[traffic]]\nkind = \"ring\"\nrecovery = \"x\"\n": {
+			"line 5: adapter.entropy is \"x\"", "line 4: adapter.mtu", "line 6: traffic 1, ring", "line 9: traffic 2, ring: recovery is",
+		},
+	} {
+		s, err := Parse([]byte(text))
+		if err == nil {
+			err = Check(s)
+		}
+		if err == nil {
+			t.Errorf("%q is no mistake", text)
+			continue
+		}
+		lines := strings.Split(err.Error(), "\n")
+		for _, w := range want {
+			found := false
+			for _, line := range lines {
+				found = found || strings.Contains(line, w)
+			}
+			if !found {
+				t.Errorf("%s\nit should say %q too", err, w)
+			}
+		}
+	}
+}
