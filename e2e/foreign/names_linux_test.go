@@ -15,7 +15,7 @@ import (
 func TestNamesAreOfTests(t *testing.T) {
 	t.Parallel()
 	everywhere := slices.Concat(slow, noSIGBUS, noAddress)
-	for _, r := range []run{{packages: core, skip: everywhere}, digests, operations, windows} {
+	for _, r := range []run{{packages: core, skip: everywhere}, digests, operations, windows, sockets} {
 		tests := testsOf(t, r.dir, r.packages)
 		for _, name := range r.only {
 			if !tests[name] {

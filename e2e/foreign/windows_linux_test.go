@@ -16,7 +16,12 @@ func TestWindows(t *testing.T) {
 	f := wine(t)
 	f.test(t, windows)
 	f.test(t, digests)
+	f.test(t, sockets)
 }
+
+// sockets are tests of the link, one after the other: they take a port each.
+var sockets = run{packages: []string{"./transport/udp"}, flags: []string{"-parallel", "1"},
+	only: []string{"TestPortableTransfer", "TestPortableTrafficClass", "TestPortableRefuses", "TestPortableSourcePorts", "TestWakeIsKept", "TestPortableClose"}}
 
 var windows = run{
 	flags: short,
