@@ -257,7 +257,7 @@ func (c *Client) connect(ctx context.Context) (*Conn, error) {
 			return nil, c.failed(err)
 		}
 		conn, err := d.Dial(ctx, c.Addr)
-		again := absent(err)
+		again := absent(err) || byPeer(err) // it has ended in a handshake
 		if err == nil && c.OnConnect != nil {
 			if err = c.OnConnect(ctx, conn); err != nil {
 				again = byPeer(conn.Err())

@@ -2,9 +2,11 @@ package rdma
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -12,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/gosoftroce/rocev2/internal/testcert"
 	"github.com/gosoftroce/rocev2/rdma/cm"
 	"github.com/gosoftroce/rocev2/verbs"
 	"github.com/gosoftroce/rocev2/verbs/verbstest"
@@ -22,6 +25,7 @@ type restartable struct {
 	t      *testing.T
 	a, b   *verbstest.Side // of the client, of the server
 	memory []byte
+	tls    *tls.Config // nil: none
 	l      *Listener
 	conns  atomic.Int32 // how many were accepted
 }
@@ -41,7 +45,7 @@ func (s *restartable) client() *Client {
 
 // start listens, and does with each connection what serve does.
 func (s *restartable) start(serve func(*Conn)) {
-	lc := ListenConfig{Device: s.b.Dev}
+	lc := ListenConfig{Device: s.b.Dev, TLS: s.tls}
 	lc.Export("board", Region{Memory: s.memory, Writable: true})
 	l, err := lc.Listen(context.Background(), ":7471")
 	if err != nil {
@@ -280,6 +284,55 @@ func TestClientReadsOldConnectionToItsEnd(t *testing.T) {
 			return nil
 		}))
 	})
+}
+
+// TestClientOfServerThatEndsInTheHandshake: a server that ends while it secures
+// a connection, by itself or without a word, is waited for. One that refuses
+// the client for good is not.
+func TestClientOfServerThatEndsInTheHandshake(t *testing.T) {
+	t.Parallel()
+	for _, how := range []string{"closed", "gone", "refused"} {
+		synctest.Test(t, func(t *testing.T) {
+			a, b := verbstest.NewPair(t, verbstest.Config{Device: verbs.Config{Sealing: true}})
+			authority := testcert.New(t)
+			at := b.Dev.Addr().String()
+			server := &tls.Config{Certificates: []tls.Certificate{authority.Issue(t, "server", at)}, ClientCAs: authority.Pool, ClientAuth: tls.RequireAndVerifyClientCert}
+			client := Client{Addr: at + ":7471", Dialer: Dialer{Device: a.Dev, TLS: &tls.Config{RootCAs: authority.Pool}}}
+			defer client.Close()
+			if how != "refused" {
+				client.Dialer.TLS.Certificates = []tls.Certificate{authority.Issue(t, "client", "")}
+			}
+			s := &restartable{t: t, a: a, b: b, memory: make([]byte, 4096), tls: server}
+			s.start(nil)
+			handshakes := 0
+			server.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
+				if handshakes++; handshakes > 1 || how == "refused" {
+					return nil, nil
+				}
+				time.AfterFunc(time.Minute, func() {
+					b.Port.Plug()
+					s.start(nil)
+				})
+				if how == "gone" {
+					b.Port.Cut()
+				}
+				go s.l.Close() // which waits for this handshake
+				synctest.Wait()
+				return nil, nil
+			}
+			calls := 0
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			defer cancel()
+			err := client.Do(ctx, add(ctx, &calls))
+			if how == "refused" {
+				if err == nil || !strings.Contains(err.Error(), "certificate required") || handshakes != 1 {
+					t.Errorf("%s, after %d handshakes: %v", how, handshakes, err)
+				}
+			} else if err != nil || calls != 1 || handshakes != 2 {
+				t.Errorf("%s, after %d handshakes and %d calls: %v", how, handshakes, calls, err)
+			}
+		})
+	}
 }
 
 // OnConnect sees each connection first. A server that ends each of them at once

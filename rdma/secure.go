@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"time"
 
@@ -49,8 +50,16 @@ func (c *core) securing() bool { return c.secured != nil && c.secured.session ==
 
 // secure secures a connection that was dialled.
 func (d *Dialer) secure(ctx context.Context, c *Conn, addr string) error {
-	_, err := secure.Client(ctx, toSecure(ctx, c), d.TLS, addr)
-	return isSecured(c, err)
+	// A peer that has gone while this side waits for its answer says
+	// nothing, and there is nothing that it would have to acknowledge.
+	timed, cancel := context.WithTimeout(ctx, secure.Time)
+	defer cancel()
+	_, err := secure.Client(timed, toSecure(timed, c), d.TLS, addr)
+	err = isSecured(c, err)
+	if err != nil && c.Err() == nil && timed.Err() != nil && ctx.Err() == nil {
+		return fmt.Errorf("%w: secure the connection: the handshake was not over in %v", ErrPeerGone, secure.Time)
+	}
+	return err
 }
 
 // secure secures a connection that was accepted.
@@ -79,16 +88,19 @@ func toSecure(ctx context.Context, c *Conn) secure.Conn {
 const openAccess = verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic | verbs.FlushGlobal | verbs.FlushPersistent
 
 // isSecured takes what has become of a handshake. What has ended the connection
-// says more than what TLS makes of it.
+// says more than what TLS makes of it. The error is that of the connection for
+// errors.Is where TLS had nothing against the peer: another dial may succeed.
 func isSecured(c *Conn, err error) error {
 	over := c.Err()
 	switch {
 	case err == nil:
 		return over
-	case over != nil && !errors.Is(err, over) && !errors.Is(over, errClosed):
+	case over == nil || errors.Is(err, over) || errors.Is(over, errClosed):
+		return err
+	case errors.Is(err, io.EOF): // nothing but the end of the connection
 		return fmt.Errorf("%w (%w)", over, err)
 	}
-	return err
+	return fmt.Errorf("%v (%w)", over, err)
 }
 
 // messages is a net.Conn over the messages of a connection, for its handshake.

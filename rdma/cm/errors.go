@@ -103,7 +103,7 @@ func (e *RejectedError) Error() string {
 // private data, before the zeros that fill it up.
 func (e *RejectedError) said() string {
 	text := strings.TrimRight(string(e.PrivateData), "\x00")
-	if e.Reason != ReasonConsumer || strings.ContainsFunc(text, func(r rune) bool { return r == utf8.RuneError || !unicode.IsPrint(r) }) {
+	if e.Reason != ReasonConsumer && e.Reason != ReasonNoResources || strings.ContainsFunc(text, func(r rune) bool { return r == utf8.RuneError || !unicode.IsPrint(r) }) {
 		return ""
 	}
 	return text

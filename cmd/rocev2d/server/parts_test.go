@@ -14,6 +14,8 @@ import (
 
 	"github.com/gosoftroce/rocev2/cmd/rocev2d/server/config"
 	"github.com/gosoftroce/rocev2/fabric"
+	"github.com/gosoftroce/rocev2/rdma"
+	"github.com/gosoftroce/rocev2/rdma/cm"
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
@@ -43,6 +45,12 @@ func TestRecords(t *testing.T) {
 	r.draining.Store(true)
 	if _, err := r.admit("rping", "192.0.2.1", peer, 1); !errors.Is(err, errDraining) {
 		t.Errorf("a client of a daemon that drains: %v", err)
+	}
+	// One of regions is told so that it waits for the next daemon.
+	err = (&exporter{records: r}).admit(netip.MustParseAddr("192.0.2.1"), false)
+	var rejected *rdma.RejectedError
+	if !errors.As(err, &rejected) || rejected.Reason != cm.ReasonNoResources || !strings.Contains(err.Error(), errDraining.Error()) {
+		t.Errorf("a client of regions of a daemon that drains: %v", err)
 	}
 }
 

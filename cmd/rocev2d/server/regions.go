@@ -15,6 +15,7 @@ import (
 	"github.com/gosoftroce/rocev2/internal/loglimit"
 	"github.com/gosoftroce/rocev2/internal/regular"
 	"github.com/gosoftroce/rocev2/rdma"
+	"github.com/gosoftroce/rocev2/rdma/cm"
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
@@ -111,7 +112,8 @@ func (e *exporter) serve(ctx context.Context) {
 func (e *exporter) admit(client netip.Addr, foreign bool) error {
 	switch {
 	case e.records.draining.Load():
-		return errDraining
+		// A client that waits for a server waits for the next one.
+		return &rdma.RejectedError{Reason: cm.ReasonNoResources, PrivateData: []byte(errDraining.Error())}
 	case foreign:
 		e.records.visits.refuse(serviceRegions)
 		return errForeign
