@@ -85,7 +85,7 @@ func TestRequestsAtOnce(t *testing.T) {
 	}
 }
 
-// TestMadeRoomInTheEnd has the handshake that makes room succeed at that moment:
+// TestMadeRoomInTheEnd has the handshake that makes room succeed just then:
 // its connection is closed, and another one has its place.
 func TestMadeRoomInTheEnd(t *testing.T) {
 	t.Parallel()
