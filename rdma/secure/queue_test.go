@@ -85,8 +85,8 @@ func TestRequestsAtOnce(t *testing.T) {
 	}
 }
 
-// TestMadeRoomInTheEnd has the handshake that makes room succeed just then:
-// its connection is closed, and another one has its place.
+// TestMadeRoomInTheEnd has the handshake that makes room succeed at that
+// moment: its connection is closed, and another one has its place.
 func TestMadeRoomInTheEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -175,7 +175,7 @@ func TestRegionFiles(t *testing.T) {
 		{config.Region{Name: "a", File: filepath.Join(dir, "none"), Access: config.ReadWrite}, "no such file"},
 		{config.Region{Name: "a", File: short, Size: 4096, Access: config.ReadWrite}, "has 3 bytes"},
 		{config.Region{Name: "a", File: empty, Access: config.ReadWrite}, "is empty"},
-		{config.Region{Name: "a", File: dir, Access: config.ReadOnly}, "not an ordinary file"},
+		{config.Region{Name: "a", File: dir, Access: config.ReadOnly}, "is a directory, and no regular file"},
 	} {
 		c := settings(loopback())
 		c.Devices[0].Regions = config.DefaultRegionsPort
