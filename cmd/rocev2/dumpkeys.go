@@ -2,9 +2,9 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"strings"
 
+	"github.com/gosoftroce/rocev2/internal/regular"
 	"github.com/gosoftroce/rocev2/observe/dissect"
 )
 
@@ -13,14 +13,11 @@ func (d *dumper) follow(keys *dissect.Keys) error {
 	if d.dumpFlags.keys == "" {
 		return nil
 	}
-	log, err := os.Open(d.dumpFlags.keys)
+	log, err := regular.Open(d.dumpFlags.keys)
 	if err != nil {
 		return fmt.Errorf("--keys: %w", err)
 	}
 	d.closers = append(d.closers, log.Close)
-	if info, err := log.Stat(); err == nil && info.Mode()&(os.ModeDir|os.ModeDevice) != 0 {
-		return fmt.Errorf("--keys %s: it is no file, but a directory or a device", d.dumpFlags.keys)
-	}
 	if err := keys.Follow(log, d.dumpFlags.keys); err != nil {
 		return fmt.Errorf("--keys: %w", err)
 	}

@@ -5,11 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/netip"
-	"os"
 	"sync"
 
 	"github.com/spf13/cobra"
 
+	"github.com/gosoftroce/rocev2/internal/regular"
 	"github.com/gosoftroce/rocev2/programs/interop/rcopy"
 	"github.com/gosoftroce/rocev2/verbs"
 )
@@ -100,7 +100,7 @@ func runRcopy(cmd *cobra.Command, io streams, f *rcopyFlags, args []string) erro
 }
 
 func (f *rcopyFlags) copy(ctx context.Context, t *tool, server netip.AddrPort, source, destination string, c rcopy.Config) (map[string]any, error) {
-	file, err := os.Open(source)
+	file, err := regular.Open(source)
 	if err != nil {
 		return nil, err
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/gosoftroce/rocev2/fabric/lab"
 	"github.com/gosoftroce/rocev2/fabric/traffic/chakra"
+	"github.com/gosoftroce/rocev2/internal/regular"
 	"github.com/gosoftroce/rocev2/internal/tomllines"
 )
 
@@ -194,9 +195,12 @@ func scenarioText(name string) (text []byte, file bool, err error) {
 	case err == nil && st.IsDir():
 		return nil, true, fmt.Errorf("%s is a directory: name the scenario in it, such as %s", name, filepath.Join(name, "scenario.toml"))
 	}
-	text, err = os.ReadFile(name)
+	text, err = regular.Read(name, maxText)
 	return text, true, err
 }
+
+// maxText is how many bytes a scenario, or a file that it names, has at most.
+const maxText = 1 << 30
 
 // withFiles returns the text of a scenario with that of the files that it names
 // in it: a run, and what --out keeps, then needs no others.
@@ -225,12 +229,12 @@ func withFiles(text []byte, name string) ([]byte, error) {
 // ranks 0, 1 and so on, up to the first that is not there.
 func fileText(name string) (string, error) {
 	if !strings.Contains(name, "%d") {
-		b, err := os.ReadFile(name)
+		b, err := regular.Read(name, maxText)
 		return string(b), err
 	}
 	var traces [][]byte
 	for {
-		b, err := os.ReadFile(strings.Replace(name, "%d", strconv.Itoa(len(traces)), 1))
+		b, err := regular.Read(strings.Replace(name, "%d", strconv.Itoa(len(traces)), 1), maxText)
 		switch {
 		case err == nil:
 			traces = append(traces, b)

@@ -21,6 +21,7 @@ import (
 	"github.com/gosoftroce/rocev2/fabric/lab"
 	htmlreport "github.com/gosoftroce/rocev2/fabric/report"
 	"github.com/gosoftroce/rocev2/fabric/sweep"
+	"github.com/gosoftroce/rocev2/internal/regular"
 )
 
 // sweepFlags are what makes many runs of a scenario.
@@ -286,7 +287,7 @@ func (f *simFlags) mergeRuns(out io.Writer, names []string) error {
 		if st, err := os.Stat(name); err == nil && st.IsDir() {
 			name = filepath.Join(name, runsFile)
 		}
-		file, err := os.Open(name)
+		file, err := regular.Open(name)
 		if errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("--merge: there is no %s: name what --out of the shards was", name)
 		}
@@ -329,7 +330,7 @@ func (f *simFlags) mergedReport(first string, records []*sweep.Record) error {
 	if st, err := os.Stat(first); err != nil || !st.IsDir() {
 		first = filepath.Dir(first)
 	}
-	text, err := os.ReadFile(filepath.Join(first, scenarioFile))
+	text, err := regular.Read(filepath.Join(first, scenarioFile), maxText)
 	if err != nil {
 		return fmt.Errorf("--merge: the report shows the scenario: %w", err)
 	}

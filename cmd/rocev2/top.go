@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gosoftroce/rocev2/cmd/rocev2/top"
+	"github.com/gosoftroce/rocev2/internal/regular"
 )
 
 // topFlags are the flags of top.
@@ -99,7 +100,7 @@ func (f *topFlags) run(cmd *cobra.Command, io streams) error {
 func (f *topFlags) source() (top.Source, error) {
 	token := ""
 	if f.tokenFile != "" {
-		b, err := os.ReadFile(f.tokenFile)
+		b, err := regular.Read(f.tokenFile, 4096)
 		if err != nil {
 			return nil, err
 		}

@@ -21,6 +21,11 @@ type Result struct {
 	After  float64 `json:"after"`  // 30 s after the last flood
 	Floods []Flood `json:"floods"`
 
+	// Load is how many threads wanted each processor before the first flood
+	// (the load average of a minute). Above 1 others had the processors,
+	// too, and what took long says little of the victim.
+	Load float64 `json:"load"`
+
 	Broken []string `json:"broken,omitempty"` // what did not hold
 }
 
@@ -83,6 +88,9 @@ func Text(w io.Writer, all []Result) error {
 		fmt.Fprintf(w, "\nfailed: %s\n", e)
 	}
 	for _, r := range all {
+		if r.Load > 1 {
+			fmt.Fprintf(w, "\nBUSY %s: before the floods %.0f threads wanted each processor: times, and dials that failed, say little; repeat it on an idle machine\n", r.Victim, r.Load)
+		}
 		for _, b := range r.Broken {
 			fmt.Fprintf(w, "\nBROKEN %s: %s\n", r.Victim, b)
 		}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
+	"runtime"
 	"time"
 
 	"github.com/gosoftroce/rocev2/e2e/attack/victim"
@@ -100,6 +102,7 @@ func (s *siege) run(targets []target, short bool) (err error) {
 	}
 	defer s.dev.Close()
 	s.result.Before, _ = s.victim.Memory()
+	s.result.Load = load()
 	for _, t := range targets {
 		for _, rate := range []int{2000, 20_000, 100_000} {
 			for _, many := range []bool{false, true} {
@@ -126,6 +129,14 @@ func (s *siege) run(targets []target, short bool) (err error) {
 	s.must(alive, "it has ended")
 	s.must(short || s.result.After < s.result.Before+keptMiB, "%v after the floods it has %.0f MiB, and had %.0f before", settle, s.result.After, s.result.Before)
 	return s.ctx.Err()
+}
+
+// load returns how many threads want each processor, 0 if the system does not
+// say.
+func load() (n float64) {
+	b, _ := os.ReadFile("/proc/loadavg")
+	_, _ = fmt.Sscan(string(b), &n)
+	return n / float64(runtime.NumCPU())
 }
 
 func (s *siege) must(ok bool, format string, args ...any) {
