@@ -68,6 +68,9 @@ func OpenAddr(addr netip.Addr, cfg Config) (*Device, error) {
 	if cfg.Shards < 0 {
 		return nil, fmt.Errorf("verbs: open device on %v: Config.Shards is %d; it must be a power of two, or 0 for 1", addr, cfg.Shards)
 	}
+	if _, err := cfg.hcaConfig(); err != nil { // before the port is taken
+		return nil, fmt.Errorf("verbs: open device on %v: %w", addr, err)
+	}
 	links, has, err := cfg.openLinks(addr)
 	if err != nil {
 		return nil, fmt.Errorf("verbs: open device on %v: %w", addr, err)
