@@ -340,8 +340,8 @@ func TestForgedSPIs(t *testing.T) {
 
 // TestWithheldForTheNext has an attacker withhold packets of a connection, and
 // send them when its queue pairs have gone back to RESET and have the next
-// connection, with the same numbers: they are not taken, in clear nor sealed, as
-// the key is gone.
+// connection, with the same numbers: they are not taken, in clear nor sealed,
+// as the key is gone.
 func TestWithheldForTheNext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
