@@ -1,6 +1,7 @@
 package dissect
 
 import (
+	"fmt"
 	"io"
 	"time"
 
@@ -20,6 +21,9 @@ type Capture struct {
 	at     int
 	one    Packet
 }
+
+// Format keeps the keys, and what they have opened, out of what is printed.
+func (c Capture) Format(s fmt.State, _ rune) { fmt.Fprintf(s, "capture at frame %d", c.frames) }
 
 // Open reads a capture file, pcap or pcapng. What is wrong with the file's
 // beginning is an error here, the rest an error of Next.

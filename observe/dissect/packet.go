@@ -2,6 +2,8 @@ package dissect
 
 import (
 	"errors"
+	"fmt"
+	"io"
 	"net/netip"
 	"time"
 
@@ -106,6 +108,9 @@ type decoder struct {
 	opened  []byte // what was in sealed packets of a frame, and their headers
 	keys    *Keys
 }
+
+// Format keeps the keys out of what is printed.
+func (decoder) Format(s fmt.State, _ rune) { io.WriteString(s, "decoder") }
 
 // decode calls each for every RoCEv2 packet in a frame: p, filled in anew. It
 // returns false if the frame has none.

@@ -75,6 +75,9 @@ type file struct {
 	keys       *Keys // nil: of no use
 }
 
+// Format keeps the keys out of what is printed.
+func (f file) Format(s fmt.State, _ rune) { fmt.Fprintf(s, "capture file at byte %d", f.offset) }
+
 // OpenFile reads a capture file, pcap or pcapng. It reads the file's header at
 // once.
 func OpenFile(r io.Reader) (Source, error) {
