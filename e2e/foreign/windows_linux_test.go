@@ -35,11 +35,12 @@ var notWine = []skip{{
 	"Wine 8 lacks SIO_UDP_NETRESET, without which package net opens no UDP socket",
 }}
 
+const wineFile = "/usr/lib/wine/wine64"
+
 // wine returns Wine with a directory of its own.
 func wine(t *testing.T) *foreigner {
 	t.Helper()
-	const file = "/usr/lib/wine/wine64"
-	program := need(t, debian.Need{File: file, Package: "wine64"})
+	program := need(t, debian.Need{File: wineFile, Package: "wine64"})
 	home := t.TempDir()
 	env := []string{"WINEPREFIX=" + home, "WINEDEBUG=-all"}
 	call := func(name string, args ...string) {
