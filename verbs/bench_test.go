@@ -26,7 +26,7 @@ const (
 )
 
 func benchmarkSend(b *testing.B, typ verbs.QPType, size int) {
-	from, to := newSocketPair(b, typ)
+	from, to := newSocketPair(b, typ, verbs.Config{})
 	wr := verbs.SendWR{Opcode: verbs.OpSend, SGList: []verbs.SGE{from.mr.Slice(0, size)}, RemoteQPN: to.qp.QPN(), RemoteQKey: testQKey}
 	if typ == verbs.UD {
 		wr.AH = from.to(to)
@@ -73,11 +73,11 @@ func benchmarkSend(b *testing.B, typ verbs.QPType, size int) {
 
 // newSocketPair makes two sides with devices on addresses of this host, and
 // queue pairs of a type that can send to each other.
-func newSocketPair(t testing.TB, typ verbs.QPType) (a, b *side) {
+func newSocketPair(t testing.TB, typ verbs.QPType, cfg verbs.Config) (a, b *side) {
 	t.Helper()
 	var sides [2]*side
 	for i := range sides {
-		s := loopbackSide(t, verbs.Config{}, 1<<18)
+		s := loopbackSide(t, cfg, 1<<18)
 		check(t, s.qp.Close())
 		s.qp = s.newQP(verbs.QPConfig{Type: typ, MaxSendWR: 256, MaxRecvWR: 256})
 		sides[i] = s

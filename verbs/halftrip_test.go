@@ -21,21 +21,31 @@ import (
 // there is no system call in it: it is the software's part alone. By UDP it
 // has one that sends, and those that receive.
 func BenchmarkHalfTrip(b *testing.B) {
+	gcm, gmac := verbs.SealGCM128, verbs.SealGMAC128
 	for _, by := range []string{"memory", "UDP"} {
 		for _, op := range []verbs.Opcode{verbs.OpWrite, verbs.OpSend} {
-			b.Run(fmt.Sprintf("%s/%v", by, op), func(b *testing.B) {
-				ends := memoryPair
-				if by == "UDP" {
-					ends = func(t testing.TB) (*side, *side) { return newSocketPair(t, verbs.RC) }
+			for _, v := range []*verbs.SealVersion{nil, &gcm, &gmac} {
+				name := fmt.Sprintf("%s/%v", by, op)
+				if v != nil {
+					name += "/" + v.String()
 				}
-				benchmarkHalfTrip(b, op, ends)
-			})
+				b.Run(name, func(b *testing.B) { benchmarkHalfTrip(b, op, by, v) })
+			}
 		}
 	}
 }
 
-func benchmarkHalfTrip(b *testing.B, op verbs.Opcode, ends func(testing.TB) (*side, *side)) {
-	from, to := ends(b)
+// benchmarkHalfTrip has the packets sealed unless v is nil.
+func benchmarkHalfTrip(b *testing.B, op verbs.Opcode, by string, v *verbs.SealVersion) {
+	cfg := verbs.Config{Sealing: v != nil}
+	ends := memoryPair
+	if by == "UDP" {
+		ends = func(t testing.TB, cfg verbs.Config) (*side, *side) { return newSocketPair(t, verbs.RC, cfg) }
+	}
+	from, to := ends(b, cfg)
+	if v != nil {
+		seal(b, from.qp, to.qp, *v)
+	}
 	one, two := newPinger(b, op, from, to), newPinger(b, op, to, from)
 	round := func() {
 		one.send()
@@ -134,13 +144,13 @@ func (p *pinger) fail(err error) {
 }
 
 // memoryPair makes two devices that one goroutine can drive.
-func memoryPair(t testing.TB) (a, b *side) {
+func memoryPair(t testing.TB, cfg verbs.Config) (a, b *side) {
 	t.Helper()
 	la, lb := newMemoryLink(addrA), newMemoryLink(addrB)
 	la.peer, lb.peer = lb, la
 	var sides [2]*side
 	for i, l := range []*memoryLink{la, lb} {
-		dev, err := verbs.OpenLink(l, verbs.Config{})
+		dev, err := verbs.OpenLink(l, cfg)
 		check(t, err)
 		t.Cleanup(func() { check(t, dev.Close()) })
 		sides[i] = newSide(t, dev, 4096)
