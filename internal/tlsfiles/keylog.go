@@ -13,7 +13,7 @@ const KeyLog = "keylog"
 // OpenKeyLog returns a writer for the KeyLogWriter of a configuration, which
 // adds lines to a file (RFC 9850). With the file the connections can be read,
 // so it is made for this user alone, and one that others may read is an error.
-// The // file is open only while a line is written, so that both sides and several
+// The file is open only while a line is written, so that both sides and several
 // processes may have the same one, and it may be moved away.
 func OpenKeyLog(file string) (io.Writer, error) {
 	w := keyLog(file)
