@@ -109,6 +109,9 @@ func OpenLink(link Link, cfg Config) (*Device, error) { return open(cfg, link) }
 
 func open(cfg Config, links ...Link) (*Device, error) {
 	config, err := cfg.hcaConfig()
+	if _, driven := links[0].(hca.Driver); err == nil && cfg.Sealing && driven {
+		err = errors.New("field Sealing: packets of a network that drives its devices (package fabric/world) are not sealed, as they pass no link; take it out, or use package fabric")
+	}
 	if err != nil {
 		addr := links[0].Addr()
 		for _, l := range links {
