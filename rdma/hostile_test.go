@@ -57,8 +57,8 @@ func TestPeersThatBreakTheProtocol(t *testing.T) {
 				ctx := testContext(t)
 				bad, victim := p.connect()
 				do(t, bad)
-				// Messages before the fault may still come, but not
-				// for ever.
+				// Messages before the fault may still
+				// come, but not for ever.
 				var err error
 				var kept []Message
 				for range 4 {
