@@ -48,6 +48,8 @@ const (
 	sectionAdapter = "adapter"
 	sectionDrops   = "drops"
 	sectionQPs     = "queue_pairs"
+	sectionGuard   = "guard"   // where all packets are sealed
+	sectionSealing = "sealing" // where queue pairs can seal theirs
 )
 
 // reportOf reads the counters of a device.
@@ -73,6 +75,17 @@ func reportOf(dev *verbs.Device) report {
 		drops.add(name, st.Drops[name])
 	}
 	r.Sections = []section{{sectionLink, link}, {sectionAdapter, adapter}, {sectionDrops, drops}, {sectionQPs, pairs}}
+	if c, secured := dev.GuardCounters(); secured {
+		var guard counters
+		c.Each(guard.add)
+		r.Sections = append(r.Sections, section{sectionGuard, guard})
+	}
+	if dev.SealedMTU(dev.Addr()) > 0 {
+		var sealing counters
+		c := dev.SealCounters()
+		c.Each(sealing.add)
+		r.Sections = append(r.Sections, section{sectionSealing, sealing})
+	}
 	return r
 }
 

@@ -37,6 +37,16 @@ func Help[T any](_ *T, name string) string {
 	return ""
 }
 
+// Bound has no counter of s be more than most.
+func Bound[T any](s *T, most uint64) {
+	v := reflect.ValueOf(s).Elem()
+	for i := range v.NumField() {
+		if f := v.Field(i); f.Kind() == reflect.Uint64 {
+			f.SetUint(min(f.Uint(), most))
+		}
+	}
+}
+
 // Add adds every counter of o to that of s.
 func Add[T any](s, o *T) {
 	to, from := reflect.ValueOf(s).Elem(), reflect.ValueOf(o).Elem()

@@ -55,6 +55,7 @@ type Collector struct {
 	loop  *prometheus.Desc
 	info  *prometheus.Desc
 	took  *prometheus.Desc
+	seals *prometheus.Desc
 }
 
 var device = []string{"device"}
@@ -81,6 +82,7 @@ func New(c Config) *Collector {
 	m.up = desc("port_up", "1 if the port is active, as in PORT_ACTIVE of ibv_devinfo", device...)
 	m.lost = desc("events_dropped_total", "asynchronous events that no program read", device...)
 	m.loop = desc("loopback_packets_total", "packets that passed inside the device", device...)
+	m.seals = desc("sealing_total", "what sealing packets has counted, by the name of the counter in verbs.GuardCounters and verbs.SealCounters: packets, but for psp_rekeys", "device", "counter")
 	m.info = desc("build_info", "1; the version of the program", "version")
 	m.took = desc("scrape_seconds", "how long it took to read the counters of the devices")
 	return m
@@ -111,7 +113,7 @@ func (m *Collector) Collect(ch chan<- prometheus.Metric) {
 
 func (m *Collector) device(ch chan<- prometheus.Metric, d *verbs.Device) {
 	name := d.Addr().String()
-	s := &source{stats: d.Stats(), qps: d.QPStats()}
+	s := sourceOf(d)
 	count := func(desc *prometheus.Desc, v uint64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, float64(v), append([]string{name}, labels...)...)
 	}
@@ -130,6 +132,7 @@ func (m *Collector) device(ch chan<- prometheus.Metric, d *verbs.Device) {
 	for reason, v := range s.stats.Drops {
 		count(m.drops, v, reason)
 	}
+	s.sealing(func(name string, v uint64) { count(m.seals, v, name) })
 	states := d.QPStates()
 	for st := verbs.StateReset; st <= verbs.StateErr; st++ {
 		gauge(m.qps, float64(states[st]), st.String())

@@ -6,6 +6,30 @@ import "github.com/gosoftroce/rocev2/verbs"
 type source struct {
 	stats verbs.Stats
 	qps   verbs.QPStats
+	guard *verbs.GuardCounters // nil: not all packets are sealed
+	seals *verbs.SealCounters  // nil: queue pairs cannot seal
+}
+
+func sourceOf(d *verbs.Device) *source {
+	s := &source{stats: d.Stats(), qps: d.QPStats()}
+	if c, secured := d.GuardCounters(); secured {
+		s.guard = &c
+	}
+	if d.SealedMTU(d.Addr()) > 0 {
+		c := d.SealCounters()
+		s.seals = &c
+	}
+	return s
+}
+
+// sealing calls f for every counter of what seals packets.
+func (s *source) sealing(f func(name string, value uint64)) {
+	if s.guard != nil {
+		s.guard.Each(f)
+	}
+	if s.seals != nil {
+		s.seals.Each(f)
+	}
 }
 
 // Counter is a metric under a name that operators know.

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/gosoftroce/rocev2/transport"
+	"github.com/gosoftroce/rocev2/transport/guard"
 )
 
 // A device counts what its sockets have, and what goes through shared memory.
@@ -40,9 +41,16 @@ func TestCountsOf(t *testing.T) {
 		t.Errorf("with shared memory: %+v", c)
 	}
 	c.MadeQPs, c.RxPackets, c.LoopPackets, c.LoopBytes = most, most, most, most
+	c.Guard = new(guard.Counters)
+	for v, i := reflect.ValueOf(c.Guard).Elem(), 0; i < v.NumField(); i++ {
+		v.Field(i).SetUint(most)
+	}
 	b := (&Message{Tell: c}).Append(nil)
 	m, err := Parse(b)
 	if err != nil || !reflect.DeepEqual(m.Tell, c) {
 		t.Errorf("%+v, %v", m, err)
+	}
+	if c.Bound(1); c.Guard.Sealed != 1 || c.Guard.Forged != 1 {
+		t.Errorf("bounded they are %+v", c.Guard)
 	}
 }

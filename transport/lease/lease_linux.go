@@ -392,7 +392,7 @@ func (l *Lease) tell(last bool) bool {
 	use := l.use
 	l.mu.Unlock()
 	c := countsOf(&udp, use)
-	c.Last = last
+	c.Last, c.Guard = last, l.guarded()
 	return l.write(&Message{Tell: c}) == nil
 }
 

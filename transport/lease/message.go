@@ -16,8 +16,8 @@ import (
 // sides must have the same.
 const Version = 1
 
-// MaxMessage is the longest message in bytes.
-const MaxMessage = 4096
+// MaxMessage is the longest message in bytes: Tell with all that it may have.
+const MaxMessage = 6144
 
 // Message is what passes on the Unix socket: one of its fields is set. The
 // process that asks for a lease begins with Hello. The answer is Grant, which
@@ -92,6 +92,8 @@ type Counts struct {
 	Last      bool   `json:"last,omitempty"`  // the lease ends
 	Peers     []Peer `json:"peers,omitempty"` // that queue pairs were connected to, the first ones
 
+	Guard *guard.Counters `json:"guard,omitempty"` // nil: the port is not secured
+
 	transport.Work
 }
 
@@ -145,6 +147,9 @@ func (c *Counts) Bound(most uint64) {
 	}
 	for _, n := range list {
 		*n = min(*n, most)
+	}
+	if c.Guard != nil {
+		c.Guard.Bound(most)
 	}
 }
 

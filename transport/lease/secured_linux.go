@@ -31,6 +31,23 @@ func (l *Lease) secure(link *Link, shard int, table *guard.Table) transport.Link
 		}})
 }
 
+// guarded returns what the links have sealed, opened and dropped, nil where the
+// port is not secured.
+func (l *Lease) guarded() (sum *guard.Counters) {
+	for _, link := range l.links {
+		g, ok := link.(*guard.Link)
+		if !ok {
+			return nil
+		}
+		if sum == nil {
+			sum = new(guard.Counters)
+		}
+		c := g.Counters()
+		sum.Add(&c)
+	}
+	return sum
+}
+
 // tellWants tells the owner of which peers keys are wanted. To write may take
 // time, which those that send and receive do not have.
 func (l *Lease) tellWants() {

@@ -102,6 +102,7 @@ type Lease struct {
 	TxShm, RxShm         uint64 // bytes of those, through shared memory
 	Reached              []Peer // that queue pairs were connected to, the first ones
 	Work                 Work
+	Guard                *guard.Counters `json:",omitempty"` // nil: the port is not secured
 
 	Connections int          // that its connection manager has, as the owner sees it
 	Peers       []netip.Addr // of those, in order
@@ -119,6 +120,14 @@ func (l *Lease) Add(o *Lease) {
 		{&l.TxPackets, o.TxPackets}, {&l.RxPackets, o.RxPackets}, {&l.TxBytes, o.TxBytes}, {&l.RxBytes, o.RxBytes},
 	} {
 		*c.to += min(c.n, math.MaxUint64-*c.to)
+	}
+	if o.Guard != nil { // its counters are bounded: see mostRate
+		if sum := *o.Guard; l.Guard == nil {
+			l.Guard = &sum
+		} else {
+			sum.Add(l.Guard)
+			l.Guard = &sum
+		}
 	}
 }
 

@@ -403,7 +403,7 @@ func (t *tenant) describe() Lease {
 	c := &t.counts
 	return Lease{PID: t.pid, UID: t.uid, Command: t.command, Slot: t.slot, Slots: t.n, Run: t.run, Since: t.since, Told: t.tells, Last: c.Last,
 		QPs: c.QPs, MadeQPs: c.MadeQPs, TxPackets: c.TxPackets, RxPackets: c.RxPackets, TxBytes: c.TxBytes, RxBytes: c.RxBytes,
-		TxShm: c.TxShm, RxShm: c.RxShm, Reached: c.Peers[:min(len(c.Peers), transport.MostUsedPeers)], Work: c.Work}
+		TxShm: c.TxShm, RxShm: c.RxShm, Reached: c.Peers[:min(len(c.Peers), transport.MostUsedPeers)], Work: c.Work, Guard: c.Guard}
 }
 
 // end ends the lease.

@@ -104,6 +104,7 @@ func (h *handlers) apiDevices(*http.Request) (any, error) {
 		QPs         int            `json:"qps"`
 		MRs         int            `json:"mrs"`
 		States      map[string]int `json:"states"`
+		Secured     *securedInfo   `json:"secured,omitempty"`
 	}
 	var list []deviceInfo
 	for _, d := range h.devices {
@@ -114,7 +115,7 @@ func (h *handlers) apiDevices(*http.Request) (any, error) {
 			ActiveMTU: p.ActiveMTU.Bytes(), LinkMTU: p.LinkMTU, SpeedMbps: p.Speed, UDPPort: p.UDPPort, Shards: a.CompletionVectors,
 			RecvBuffer: p.RecvBuffer, SendBuffer: p.SendBuffer, Offloads: []string{}, RegionsPort: d.cfg.Regions,
 			Congestion: cmp.Or(d.cfg.Congestion, "window"), Shm: d.cfg.Shm, ShmPeers: d.dev.SharedPeers(),
-			QPs: st.QPs, MRs: st.MRs, States: map[string]int{},
+			QPs: st.QPs, MRs: st.MRs, States: map[string]int{}, Secured: d.secured(),
 		}
 		for name, on := range map[string]bool{"GSO": p.SegmentOffload, "GRO": p.ReceiveOffload, "ECN": p.ECN, "full ICRC": p.FullICRC} {
 			if on {
@@ -171,6 +172,8 @@ type leaseInfo struct {
 	Work     owner.Work   `json:"work"`
 	Peers    []string     `json:"peers"` // the first ones
 	Services []string     `json:"services"`
+
+	Guard map[string]uint64 `json:"guard,omitempty"` // where the port is secured
 }
 
 // maxLeasePeers bounds the peers and services of a lease that are listed.
@@ -188,6 +191,10 @@ func (h *handlers) leases() []leaseInfo {
 				Slot: l.Slot, Slots: l.Slots, Since: l.Since, QueuePairs: l.QPs, Connections: l.Connections,
 				TxPackets: l.TxPackets, RxPackets: l.RxPackets, TxBytes: l.TxBytes, RxBytes: l.RxBytes,
 				TxShm: l.TxShm, RxShm: l.RxShm, Made: l.MadeQPs, Reached: append([]owner.Peer{}, l.Reached...), Work: l.Work, Peers: []string{}, Services: []string{}}
+			if l.Guard != nil {
+				info.Guard = map[string]uint64{}
+				l.Guard.Each(func(name string, v uint64) { info.Guard[name] = v })
+			}
 			for _, p := range l.Peers[:min(len(l.Peers), maxLeasePeers)] {
 				info.Peers = append(info.Peers, p.String())
 			}

@@ -32,6 +32,7 @@ func (h *handlers) apiCounters(*http.Request) (any, error) {
 		Link     map[string]uint64 `json:"link"`
 		QPs      map[string]uint64 `json:"qps"`
 		Drops    map[string]uint64 `json:"drops"`
+		Guard    map[string]uint64 `json:"guard,omitempty"` // where all packets are sealed
 		RTT      latencies         `json:"rtt"`
 		InFlight int               `json:"in_flight"`
 	}
@@ -52,6 +53,10 @@ func (h *handlers) apiCounters(*http.Request) (any, error) {
 		}
 		st.Link.Each(func(name string, n uint64) { c.Link[name] = n; note(name, n) })
 		qs.Each(func(name string, n uint64) { c.QPs[name] = n; note(name, n) })
+		if g, secured := d.dev.GuardCounters(); secured {
+			c.Guard = map[string]uint64{}
+			g.Each(func(name string, n uint64) { c.Guard[name] = n; note(name, n) })
+		}
 		for reason, n := range st.Drops {
 			note("drop_"+reason, n)
 		}
@@ -128,6 +133,13 @@ func leaseGauges(devices []*device) (list []metrics.Gauge) {
 			continue
 		}
 		for u, l := range d.past.total(d.port.Leases()) {
+			more := []metrics.Label{{Name: "user", Value: u.user}, {Name: "command", Value: u.command}}
+			if l.Guard != nil {
+				l.Guard.Each(func(name string, v uint64) {
+					list = append(list, metrics.Gauge{Name: "lease_sealing", Help: "what sealing the packets of such processes has counted, by the name of the counter in verbs.GuardCounters", Label: "device", LabelValue: d.addr(),
+						More: append(slices.Clone(more), metrics.Label{Name: "counter", Value: name}), Value: float64(v), Total: true})
+				})
+			}
 			for _, g := range []struct {
 				name, help string
 				value      uint64
@@ -145,7 +157,7 @@ func leaseGauges(devices []*device) (list []metrics.Gauge) {
 				{"lease_queue_pairs_made", "queue pairs that such processes have made", l.MadeQPs, true},
 			} {
 				list = append(list, metrics.Gauge{Name: g.name, Help: g.help, Label: "device", LabelValue: d.addr(),
-					More: []metrics.Label{{Name: "user", Value: u.user}, {Name: "command", Value: u.command}}, Value: float64(g.value), Total: g.total})
+					More: more, Value: float64(g.value), Total: g.total})
 			}
 		}
 	}

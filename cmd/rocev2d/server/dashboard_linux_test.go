@@ -33,7 +33,10 @@ func families(t *testing.T) map[string][]string {
 	f := newFake("rping")
 	d := start(t, func(c *config.Config) {
 		c.Programs.Dir = ""
-		c.TLS.Cert, c.TLS.Key, c.TLS.CA = testcert.New(t).Files(t, t.TempDir(), "daemon", testcert.Subject{CN: "daemon"})
+		ca := testcert.New(t)
+		c.TLS.Cert, c.TLS.Key, c.TLS.CA = ca.Files(t, t.TempDir(), "daemon", testcert.Subject{CN: "daemon"})
+		g := &c.Devices[0].Guard
+		g.Cert, g.Key, g.CA = ca.Files(t, t.TempDir(), "host", testcert.Subject{CN: "host", Addr: c.Devices[0].Address})
 	}, f.target())
 	h := <-f.hosts
 	h.Refused(peer(1), os.ErrInvalid)
@@ -47,7 +50,7 @@ func families(t *testing.T) map[string][]string {
 	var body string
 	until(t, "the packet is dropped", func() bool {
 		_, _, body = d.ask("GET", "/metrics", "")
-		return strings.Contains(body, "rocev2_drops_total{")
+		return strings.Contains(body, "rocev2_drops_total{") && strings.Contains(body, "rocev2_lease_sealing_total{")
 	})
 	return familiesOf(body)
 }

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"slices"
+	"time"
 
 	"github.com/gosoftroce/rocev2/cmd/rocev2d/server/config"
 	"github.com/gosoftroce/rocev2/observe/metrics"
@@ -85,6 +87,47 @@ func (s *Server) renewTLS() error {
 		d.keys.SetTLS(t)
 	}
 	return errors.Join(errs...)
+}
+
+// securedInfo is how a device is secured, in the JSON interface.
+type securedInfo struct {
+	How   string     `json:"how"`
+	Hosts []hostInfo `json:"hosts"` // the first ones
+	Total int        `json:"total"` // of hosts
+}
+
+// hostInfo is a host with which there are keys, or should be.
+type hostInfo struct {
+	Address string     `json:"address"`
+	Name    string     `json:"name,omitempty"`  // of its certificate
+	Since   *time.Time `json:"since,omitempty"` // of the keys; none: there are none
+	Error   string     `json:"error,omitempty"` // of the last handshake that this side has begun
+}
+
+// maxHosts bounds the hosts of a device that are listed: first those without
+// keys.
+const maxHosts = 100
+
+// secured is nil where packets go in clear.
+func (d *device) secured() *securedInfo {
+	if d.keys == nil {
+		return nil
+	}
+	i := &securedInfo{How: d.cfg.Guard.Describe(), Hosts: []hostInfo{}}
+	all := d.keys.States()
+	slices.SortStableFunc(all, func(a, b keychannel.State) int { return cmp.Compare(min(a.Since.Unix(), 0), min(b.Since.Unix(), 0)) })
+	i.Total = len(all)
+	for _, s := range all[:min(len(all), maxHosts)] {
+		h := hostInfo{Address: s.Addr.String(), Name: clip(s.Name)}
+		if !s.Since.IsZero() {
+			h.Since = &s.Since
+		}
+		if s.Err != nil {
+			h.Error = clip(secure.Explain(s.Err).Error())
+		}
+		i.Hosts = append(i.Hosts, h)
+	}
+	return i
 }
 
 // keyGauges are the keys with other hosts, for the metrics.

@@ -33,7 +33,7 @@ var eventMeanings = map[verbs.Event]meaning{
 
 // CounterMeaning explains a counter that shows trouble.
 type CounterMeaning struct {
-	Counter string `json:"counter"` // of drops: "drop_" and the reason; else as in verbs.QPStats or verbs.LinkStats
+	Counter string `json:"counter"` // of drops: "drop_" and the reason; else as in verbs.QPStats, verbs.LinkStats or verbs.GuardCounters
 	Meaning string `json:"meaning"`
 	Remedy  string `json:"remedy"`
 }
@@ -70,6 +70,12 @@ var CounterMeanings = []CounterMeaning{
 	{"drop_state", "packets came to a queue pair whose state takes none", "nothing, if it stays rare: the peer went on after an error"},
 	{"drop_wrong_source_port", "packets of a peer came from another UDP port than before", "look for NAT, or for a host that forges packets"},
 	{"drop_conflict", "two packets came with the same number and different content, so one is forged", "look for a host on this network that forges packets"},
+	{"guard_no_keys", "packets to other hosts did not leave: there are no keys with them", "look for the reason in the log (no keys of a peer host) or in /api/v1/devices: a certificate, TCP port 4791, or a host that is not secured"},
+	{"guard_clear", "packets came in clear to a device that takes sealed ones alone, and were dropped", "secure the host that they come from, too; else look for a host that forges packets"},
+	{"guard_unknown_spi", "sealed packets came with a key that is not known here", "nothing, if it stops within a minute: a host was started again; else look for a host that forges packets"},
+	{"guard_wrong_peer", "sealed packets came from another address than the host whose key they have", "look for NAT between the hosts, or for a host that forges packets"},
+	{"guard_replayed", "sealed packets came twice", "nothing, if it stays rare: the network may double packets; else look for a host that sends recorded ones again"},
+	{"guard_forged", "sealed packets were changed on the way, or are forged", "look for faulty hardware, or for a host on this network that forges packets"},
 }
 
 // troubleOf explains a counter, if it shows trouble.

@@ -39,6 +39,8 @@ func TestCounterMeanings(t *testing.T) {
 	link.Each(func(name string, _ uint64) { known[name] = true })
 	var qp verbs.QPStats
 	qp.Each(func(name string, _ uint64) { known[name] = true })
+	var guard verbs.GuardCounters
+	guard.Each(func(name string, _ uint64) { known[name] = true })
 	for _, before := range []string{"bad_icrc", "unknown_qpn", "wrong_source_port"} { // see verbs.Stats.Drops
 		known["drop_"+before] = true
 	}

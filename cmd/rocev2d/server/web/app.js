@@ -135,7 +135,7 @@ function rates(c) {
 }
 
 function trouble(c) {
-  const value = (name) => c.devices.reduce((n, d) => n + (name.startsWith('drop_') ? d.drops[name.slice(5)] || 0 : (d.link[name] || 0) + (d.qps[name] || 0)), 0);
+  const value = (name) => c.devices.reduce((n, d) => n + (name.startsWith('drop_') ? d.drops[name.slice(5)] || 0 : (d.link[name] || 0) + (d.qps[name] || 0) + (d.guard && d.guard[name] || 0)), 0);
   $('trouble').replaceChildren(...c.trouble.flatMap((t) => [
     el('dt', {}, el('code', {}, t.counter), ' ' + count(value(t.counter))),
     el('dd', {}, t.meaning + '. ', el('span', { class: 'dim' }, 'What to do: ' + t.remedy + '.')),
