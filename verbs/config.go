@@ -164,7 +164,9 @@ type Config struct {
 	// such a device, and pass it on where those have a field Device. A
 	// capture of the interface does not see what passes through memory, and
 	// its ICRC is not computed; Wrap sees all packets. So it is off by
-	// default. LinkStats.TxShm and RxShm count what passes so.
+	// default. LinkStats.TxShm and RxShm count what passes so. On a port
+	// whose packets are all sealed (Secure) it is an error, also where
+	// another process owns the port.
 	SharedMemory bool
 
 	// Sealing has the device able to encrypt and authenticate packets of

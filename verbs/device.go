@@ -13,6 +13,7 @@ import (
 	"github.com/gosoftroce/rocev2/qp"
 	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/transport"
+	"github.com/gosoftroce/rocev2/transport/guard"
 	"github.com/gosoftroce/rocev2/transport/shm"
 	"github.com/gosoftroce/rocev2/transport/udp"
 )
@@ -31,6 +32,7 @@ type Device struct {
 	window    qp.WindowConfig // of Config, for queue pairs with a congestion control of their own
 	trace     *tracer         // of Config, or nil
 	seals     seals
+	guards    []*guard.Link // those that seal all packets; nil: packets go in clear
 
 	cqs  atomic.Uint32 // completion queues made so far
 	srqs atomic.Uint32 // shared receive queues made so far
@@ -86,6 +88,12 @@ func OpenAddr(addr netip.Addr, cfg Config) (*Device, error) {
 
 // openLinks opens a device on sockets, below what cfg wraps them with.
 func openLinks(cfg Config, links []Link) (*Device, error) {
+	guards := guardsOf(links)
+	if cfg.SharedMemory && guards != nil {
+		addr := links[0].Addr()
+		closeLinks(links)
+		return nil, fmt.Errorf("verbs: open device on %v: %w", addr, errSharedSecured)
+	}
 	if cfg.SharedMemory {
 		links = shm.Wrap(links...)
 	}
@@ -94,7 +102,11 @@ func openLinks(cfg Config, links []Link) (*Device, error) {
 			links[i] = cfg.Wrap(l)
 		}
 	}
-	return open(cfg, links...)
+	d, err := open(cfg, links...)
+	if err == nil {
+		d.guards = guards
+	}
+	return d, err
 }
 
 // Link carries the datagrams of a device. It is an interface: packages fabric

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 
+	"github.com/gosoftroce/rocev2/internal/counters"
 	"github.com/gosoftroce/rocev2/transport/guard"
 	"github.com/gosoftroce/rocev2/transport/keychannel"
 	"github.com/gosoftroce/rocev2/transport/owner"
@@ -83,6 +84,31 @@ func (g *guarded) wrap(links []Link) {
 // secured is what an owner of the port needs.
 func (g *guarded) secured() *owner.Secured {
 	return &owner.Secured{Table: g.table, File: g.file, Want: g.keys.Want}
+}
+
+// errSharedSecured is why a part of a secured port has no shared memory.
+var errSharedSecured = errors.New("field SharedMemory: the owner of the port has all its packets sealed (Config.Secure, or [device.secure] of rocev2d), and what passes through memory is not; take the field out (shm=1 of a device file, --shm of rocev2)")
+
+// guardsOf returns the links that seal all packets, nil if none does.
+func guardsOf(links []Link) (list []*guard.Link) {
+	for _, l := range links {
+		if g, ok := l.(*guard.Link); ok {
+			list = append(list, g)
+		}
+	}
+	return list
+}
+
+// GuardCounters returns what the device has sealed, opened and dropped as all
+// its packets are secured: by Config.Secure, or by the owner of its port, also
+// without that the program knows. secured is false, and the counters are 0,
+// where they are not.
+func (d *Device) GuardCounters() (sum GuardCounters, secured bool) {
+	for _, l := range d.guards {
+		c := l.Counters()
+		counters.Add(&sum, &c)
+	}
+	return sum, len(d.guards) > 0
 }
 
 func (g *guarded) close() {

@@ -4,6 +4,7 @@ package verbs
 
 import (
 	"github.com/gosoftroce/rocev2/hca/engine"
+	"github.com/gosoftroce/rocev2/transport/guard"
 	"github.com/gosoftroce/rocev2/transport/psp"
 )
 
@@ -40,3 +41,29 @@ const (
 //	// Help returns what the counter of a name of Each counts.
 //	func (c *SealCounters) Help(name string) string
 type SealCounters = psp.Counters
+
+// GuardCounters are what a Link has sealed, opened and dropped, in packets. Each
+// field has its name and what it counts as tags.
+//
+//	type GuardCounters struct {
+//		Sealed    uint64 // packets that left sealed
+//		Opened    uint64 // sealed packets that were opened
+//		Waited    uint64 // packets that have waited for keys of their peer
+//		NoKeys    uint64 // packets that did not leave: there are no keys of their peer, or they have sealed as many packets as they may
+//		Multicast uint64 // packets to multicast groups that did not leave: those are not sealed
+//		Clear     uint64 // packets dropped that came in clear
+//		Unknown   uint64 // sealed packets dropped: there is no key with their SPI
+//		Peer      uint64 // sealed packets dropped: they came from another address than the peer of their key
+//		Astray    uint64 // sealed packets dropped: they came to another socket of the port than they are for
+//		Format    uint64 // sealed packets dropped: their header is none, or there is no packet in them
+//		Replays   uint64 // sealed packets dropped: they had come before
+//		Stale     uint64 // sealed packets dropped: they came too late to know whether they had come before
+//		Forged    uint64 // sealed packets dropped: their integrity check value is wrong
+//	}
+//
+//	// Each calls f for every counter with its name, in fixed order.
+//	func (c *GuardCounters) Each(f func(name string, value uint64))
+//
+//	// Help returns what the counter of a name of Each counts.
+//	func (c *GuardCounters) Help(name string) string
+type GuardCounters = guard.Counters

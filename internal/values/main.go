@@ -71,6 +71,7 @@ var files = []file{
 	{"sealing", []value{
 		{pkg: "hca/engine", name: "Security"},
 		{pkg: "transport/psp", name: "Counters", as: "SealCounters", methods: "Each Help"},
+		{pkg: "transport/guard", name: "Counters", as: "GuardCounters", methods: "Each Help"},
 	}},
 	{"counters", []value{
 		{pkg: "transport", name: "LinkStats", methods: "Each Help"},

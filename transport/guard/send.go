@@ -183,6 +183,7 @@ func (l *Link) sendSealed(b *transport.TxBatch, first int, peer *sendPeer) (last
 			l.counters.noKeys.Add(1)
 		}
 	}
+	l.counters.sealed.Add(uint64(s.batch.Len()))
 	return last, s.note(l.Link.Send(s.batch), first)
 }
 
