@@ -422,3 +422,44 @@ func TestTableWhileWritten(t *testing.T) {
 		}
 	}
 }
+
+// TestUsedUp: others are wanted when a key has sealed half of what it may, and
+// still when it has sealed all; nothing is sealed beyond, and new ones go on.
+func TestUsedUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const limit = 4096
+		a := newSide(addrA, 0, 0, nil)
+		a.Link = guard.New(a.cable, guard.Config{Table: a.table, Limit: limit, Want: func(p netip.Addr, why guard.Reason) {
+			a.asked = append(a.asked, fmt.Sprint(p, " ", why))
+		}})
+		agree(a, newSide(addrB, 0, 0, nil), 1, 1, 1)
+		many := func(n int) (all [][]byte) {
+			for range n {
+				all = append(all, packet(7, 1, 40))
+			}
+			return all
+		}
+		a.sends(t, addrB, many(limit/2-1)...)
+		if n := len(a.asks()); n != 0 {
+			t.Errorf("asked %d times before half", n)
+		}
+		a.sends(t, addrB, many(limit/2+1)...)
+		if n := len(a.asks()); n == 0 || a.asks()[0] != "10.0.0.2 2" {
+			t.Errorf("asked for %v", a.asks())
+		}
+		// The peer was not there all that time: it must be asked again.
+		time.Sleep(time.Hour)
+		asked := len(a.asks())
+		if n := len(a.sends(t, addrB, packet(7, 1, 40))); n != 0 {
+			t.Error("a key seals more than it may")
+		}
+		if len(a.asks()) == asked {
+			t.Error("nobody is asked for keys any more")
+		}
+		agree(a, newSide(addrB, 0, 0, nil), 3, 1, 1)
+		if n := len(a.sends(t, addrB, packet(7, 1, 40))); n != 1 {
+			t.Error("nothing leaves with new keys")
+		}
+	})
+}

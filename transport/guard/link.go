@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gosoftroce/rocev2/rocev2"
+	"github.com/gosoftroce/rocev2/rocev2/psp"
 	"github.com/gosoftroce/rocev2/transport"
 )
 
@@ -33,6 +34,10 @@ type Config struct {
 
 	Slot   uint8  // of the socket among those of the port
 	Serial uint32 // another one for each that has the socket
+
+	// Limit is how many packets a key may seal. Others are wanted after
+	// half of them. 0: psp.MaxPackets; tests have less.
+	Limit uint64
 
 	// Through reports whether a packet, BTH to pad, goes to the owner of
 	// the port, which seals it: the link inside leases a part of the port.
@@ -60,6 +65,9 @@ var _ transport.Link = (*Link)(nil)
 
 // New wraps inner.
 func New(inner transport.Link, c Config) *Link {
+	if c.Limit == 0 || c.Limit > psp.MaxPackets {
+		c.Limit = psp.MaxPackets
+	}
 	l := &Link{Wrapper: transport.Wrapper{Link: inner}, cfg: c, local: plain(inner.Addr()), port: inner.Capabilities().Port}
 	l.rx.init(l)
 	l.tx.init()

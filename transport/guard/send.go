@@ -199,12 +199,16 @@ func (l *Link) seal(peer *sendPeer, data, whole []byte, path *transport.Path) bo
 	s := &l.tx
 	slot := uint8(binary.BigEndian.Uint32(data[4:])) & uint8(max(peer.secret.Slots, 1)-1)
 	by := l.sender(peer, slot)
-	if by == nil || by.count >= psp.MaxPackets {
+	switch {
+	case by == nil:
+		return false
+	case by.count >= l.cfg.Limit: // the peer has not been there for long
+		l.want(path.Dst, Renew)
 		return false
 	}
 	by.count++
 	by.head.IV++
-	if by.count >= psp.MaxPackets/2 && by.count%1024 == 0 {
+	if by.count >= l.cfg.Limit/2 && by.count%1024 == 0 {
 		l.want(path.Dst, Renew)
 	}
 	binary.BigEndian.PutUint16(s.udp[:], cmp.Or(path.SrcPort, l.port))
