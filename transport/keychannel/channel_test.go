@@ -412,6 +412,10 @@ func TestReflected(t *testing.T) {
 				t.Errorf("keys by %v: %+v", to, st)
 			}
 		}
+		delete(n.to, addrB)
+		a.Want(addrC, guard.ToSend)
+		synctest.Wait()
+		agreed(t, a, c, addrA, addrC)
 		closeAll(t, a, c)
 	})
 }
