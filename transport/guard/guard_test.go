@@ -2,6 +2,7 @@ package guard_test
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -36,6 +37,7 @@ type cable struct {
 	addr           netip.Addr
 	arrived        []datagram
 	verifier       *transport.Verifier
+	noPorts        bool
 
 	mu   sync.Mutex
 	sent []datagram
@@ -46,7 +48,14 @@ func (c *cable) Addr() netip.Addr { return c.addr }
 func (c *cable) Close() error { return nil }
 
 func (c *cable) Capabilities() transport.Capabilities {
-	return transport.Capabilities{Port: rocev2.UDPPort, LinkMTU: 1500, MTU: rocev2.MTU1024}
+	return transport.Capabilities{Port: rocev2.UDPPort, LinkMTU: 1500, MTU: rocev2.MTU1024, SourcePorts: true}
+}
+
+func (c *cable) OpenSourcePort(port uint16, exact bool) (uint16, error) {
+	if c.noPorts {
+		return 0, errors.New("no port is free")
+	}
+	return port, nil
 }
 
 func (c *cable) Send(b *transport.TxBatch) error {
@@ -57,7 +66,7 @@ func (c *cable) Send(b *transport.TxBatch) error {
 		r := b.Run(i, true)
 		i = r.Last
 		b.Seal(&r, local)
-		d := datagram{data: bytes.Clone(r.Data), src: local}
+		d := datagram{data: bytes.Clone(r.Data), src: netip.AddrPortFrom(c.addr, cmp.Or(r.Path.SrcPort, rocev2.UDPPort))}
 		if r.Len() > 1 {
 			d.segment = r.SegmentSize
 		}

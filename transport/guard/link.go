@@ -52,6 +52,7 @@ type Link struct {
 	cfg      Config
 	local    netip.Addr // without zone
 	port     uint16
+	ports    bool // others can be sent from, too
 	rx       opening
 	counters counts
 
@@ -68,7 +69,8 @@ func New(inner transport.Link, c Config) *Link {
 	if c.Limit == 0 || c.Limit > psp.MaxPackets {
 		c.Limit = psp.MaxPackets
 	}
-	l := &Link{Wrapper: transport.Wrapper{Link: inner}, cfg: c, local: plain(inner.Addr()), port: inner.Capabilities().Port}
+	caps := inner.Capabilities()
+	l := &Link{Wrapper: transport.Wrapper{Link: inner}, cfg: c, local: plain(inner.Addr()), port: caps.Port, ports: caps.SourcePorts}
 	l.rx.init(l)
 	l.tx.init()
 	l.wait.of = map[netip.Addr][]packet{}

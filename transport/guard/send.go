@@ -215,27 +215,42 @@ func (l *Link) seal(peer *sendPeer, data, whole []byte, path *transport.Path) bo
 	binary.BigEndian.PutUint16(s.udp[2:], path.Port(l.port))
 	binary.BigEndian.PutUint16(s.udp[4:], uint16(udpLen+len(whole)))
 	n := len(by.sealer.Seal(s.batch.Room()[:0], &by.head, s.udp[:], whole))
-	s.batch.Commit(n, s.to(l.local, path, slot, peer.secret.Slots))
+	s.batch.Commit(n, l.to(path, slot, peer.secret.Slots))
 	return true
 }
 
 // to returns the path to a slot of a peer. Where the peer has one socket it is
-// that of all.
-func (s *sealing) to(local netip.Addr, path *transport.Path, slot uint8, slots uint16) *transport.Path {
+// that of all. Else each slot has a source port, as far as there are some: the
+// peer's kernel may coalesce packets of one flow, and gives all of them to the
+// slot of the first. The UDP header that is sealed tells the port of the queue
+// pair.
+func (l *Link) to(path *transport.Path, slot uint8, slots uint16) *transport.Path {
 	if slots <= 1 {
 		return path
 	}
-	k := slotPath{path, slot}
+	s, k := &l.tx, slotPath{path, slot}
 	if p := s.paths[k]; p != nil {
 		return p
 	}
 	if len(s.paths) >= mostPaths {
 		clear(s.paths)
 	}
-	p := transport.NewPath(local, *path)
-	s.paths[k] = p
-	return p
+	p := *path
+	if p.SrcPort == 0 && slot != managementSlot && l.ports {
+		port := dynamicPorts | uint16(l.cfg.Slot)<<8&0x3f00 | uint16(slot)
+		if port, err := transport.OpenSourcePort(l.Link, port, false); err == nil {
+			p.SrcPort = port
+		}
+	}
+	made := transport.NewPath(l.local, p)
+	s.paths[k] = made
+	return made
 }
+
+const (
+	managementSlot = 1      // which has the link's own port
+	dynamicPorts   = 0xc000 // from here on (RFC 6335 6)
+)
 
 // note takes what a Send of the link inside has returned, whose first packet is
 // packet first of the caller. It returns what ends the caller's Send.
