@@ -34,7 +34,8 @@
 //
 // # What is not sealed
 //
-// Packets of the own address to itself, which never leave the host; and what
+// Packets of the own address to itself, which never leave the host, where the
+// system drops those that a stranger has sent in its name (SealsOwn); and what
 // the queue pairs of two programs have sealed already (package transport/psp).
 // Multicast is refused.
 package guard

@@ -164,7 +164,7 @@ func (l *Link) sendSome(b *transport.TxBatch, first int) (last int, err error) {
 // open reports whether a packet leaves the link as it is.
 func (l *Link) open(b *transport.TxBatch, i int) bool {
 	data, path := b.Packet(i)
-	return path.Dst == l.local || l.cfg.Through != nil && l.cfg.Through(data)
+	return path.Dst == l.local && l.inClear(data) || l.cfg.Through != nil && l.cfg.Through(data)
 }
 
 // sendSealed seals and sends packets from first on that go to a peer.

@@ -31,6 +31,8 @@ type Channel struct {
 	peers   map[netip.Addr]*peer
 	numbers map[uint16]bool // that are in use
 	dials   [2]int          // that are under way: those that packets wait for, and others
+	own     guard.Peer      // keys of the address with itself, where guard.SealsOwn
+	ownMade time.Time
 	inbound inbound
 	count   Counters
 	sweep   *time.Timer
@@ -92,6 +94,7 @@ func Open(cfg Config) (*Channel, error) {
 	c := &Channel{cfg: cfg, local: cfg.Addr.Unmap().WithZone(""), ln: ln, peers: map[netip.Addr]*peer{}, numbers: map[uint16]bool{}}
 	c.inbound.init()
 	c.tls.Store(cfg.TLS)
+	c.renewOwn()
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.sweep = time.AfterFunc(sweepEvery, c.look)
 	c.wg.Go(c.accept)
@@ -131,6 +134,10 @@ func (c *Channel) States() (list []State) {
 // reason for one, and none of late.
 func (c *Channel) Want(addr netip.Addr, why guard.Reason) {
 	addr = addr.Unmap().WithZone("")
+	if addr == c.local && why == guard.Renew {
+		c.renewOwn()
+		return
+	}
 	if !addr.IsValid() || addr == c.local || addr.IsUnspecified() || addr.IsMulticast() || addr.Is4() != c.local.Is4() {
 		return
 	}
@@ -269,6 +276,9 @@ func (c *Channel) look() {
 		case p.Send.Number != 0 && age > renew:
 			c.wg.Go(func() { c.Want(addr, guard.Renew) })
 		}
+	}
+	if now.Sub(c.ownMade) > RenewAfter {
+		c.wg.Go(c.renewOwn)
 	}
 	c.sweep.Reset(sweepEvery)
 }

@@ -3,12 +3,14 @@ package keychannel_test
 import (
 	"crypto/tls"
 	"errors"
+	"net/netip"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/gosoftroce/rocev2/internal/testcert"
+	"github.com/gosoftroce/rocev2/transport"
 	"github.com/gosoftroce/rocev2/transport/guard"
 	"github.com/gosoftroce/rocev2/transport/keychannel"
 )
@@ -84,4 +86,36 @@ func TestVerifyConnection(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestOwnKeys: where packets of an address to itself are sealed there are keys
+// for them, also after many renewals.
+func TestOwnKeys(t *testing.T) {
+	t.Parallel()
+	ca := testcert.New(t)
+	six := netip.MustParseAddr("2001:db8::1")
+	cfg := config(t, ca, testcert.Subject{Addr: six.String()})
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork()
+		s := n.open(t, six, cfg, nil)
+		w := &wire{addr: six}
+		w.peer = w
+		l := guard.New(w, guard.Config{Table: s.table, Want: s.Want})
+		for range 10 {
+			oneWay(t, l, l)
+			if data := w.last; !transport.IsSealed(data) {
+				t.Errorf("in clear: % x", data)
+			}
+			time.Sleep(time.Minute)
+			version := s.table.Version()
+			s.Want(six, guard.Renew)
+			if s.table.Version() == version {
+				t.Error("there are no new keys")
+			}
+		}
+		if n.dialled() != 0 || len(s.States()) != 0 {
+			t.Errorf("%d connections, %v", n.dialled(), s.States())
+		}
+		closeAll(t, s)
+	})
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gosoftroce/rocev2/rocev2/psp"
 	"github.com/gosoftroce/rocev2/transport/guard"
 )
 
@@ -124,4 +125,24 @@ func (c *Channel) number() uint16 {
 			return n
 		}
 	}
+}
+
+// renewOwn has packets of the address to itself sealed with another key, where
+// they are sealed. The one before still opens some.
+func (c *Channel) renewOwn() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Now()
+	if c.closed || !guard.SealsOwn(c.local) || !c.ownMade.IsZero() && now.Sub(c.ownMade) < hintPause {
+		return
+	}
+	s := guard.Secret{Number: c.number(), Slots: uint16(c.cfg.Slots), Version: psp.GCM128}
+	rand.Read(s.Master[:])
+	c.own.Addr, c.own.Send, c.ownMade = c.local, s, now
+	c.own.Receives = slices.Insert(c.own.Receives, 0, s)
+	if last := len(c.own.Receives) - 1; last == guard.MostReceives {
+		delete(c.numbers, c.own.Receives[last].Number)
+		c.own.Receives = c.own.Receives[:last]
+	}
+	c.cfg.Table.Set(&c.own)
 }
