@@ -28,7 +28,7 @@ func TestAnyHostIsRefused(t *testing.T) {
 	}
 }
 
-// TestWithoutCertificate: whoever shows no certificate is refused, whatever the
+// TestWithoutCertificate: a peer that shows no certificate is refused, whatever the
 // configuration that the program has for its other servers.
 func TestWithoutCertificate(t *testing.T) {
 	t.Parallel()
