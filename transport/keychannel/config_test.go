@@ -28,8 +28,8 @@ func TestAnyHostIsRefused(t *testing.T) {
 	}
 }
 
-// TestWithoutCertificate: a peer that shows no certificate is refused, whatever the
-// configuration that the program has for its other servers.
+// TestWithoutCertificate: a peer that shows no certificate is refused, whatever
+// the configuration that the program has for its other servers.
 func TestWithoutCertificate(t *testing.T) {
 	t.Parallel()
 	ca := testcert.New(t)
