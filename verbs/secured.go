@@ -22,8 +22,9 @@ import (
 // The process has the port of the address for itself, or owns it
 // (Config.Owner): then the devices of other processes that share it are secured
 // without knowing. The path MTU is that for packets that are 40 bytes longer.
-// Multicast is refused. Packets of the device to its own address are in clear,
-// as they do not leave the host.
+// Multicast is refused. Packets of the device to its own address do not leave
+// the host; they are in clear where the system drops those that a stranger has
+// sent in its name: over IPv4 on Linux.
 type Secure struct {
 	// TLS has the certificate of this host, and as RootCAs the authorities
 	// that have issued those of peers, whichever side connects. With the

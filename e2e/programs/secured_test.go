@@ -80,7 +80,18 @@ func sniff(t *testing.T, ns *guest.Alone, filter string) *guest.Process {
 // clear.
 func TestSecuredHosts(t *testing.T) {
 	enabled(t)
-	install(t, append([]guest.Need{{File: "tcpdump", Package: "tcpdump"}}, baseNeeds...))
+	needs := append([]guest.Need{{File: "tcpdump", Package: "tcpdump"}}, baseNeeds...)
+	var run []*cell
+	all := os.Getenv(allEnv) == "all"
+	for _, c := range cells() {
+		if all {
+			needs = append(needs, c.needs...)
+		}
+		if c.client != nil && (c.short || all) && !strings.Contains(c.name, "mckey") { // multicast is refused
+			run = append(run, c)
+		}
+	}
+	install(t, needs)
 	lib, ns := library(t), startAlone(t)
 	bin, ca := compileCommand(t, "rocev2d"), testcert.New(t)
 	hosts, secure := [2]*securedHost{}, [2]string{}
@@ -95,10 +106,11 @@ func TestSecuredHosts(t *testing.T) {
 	inClear, isSealed := sniff(t, ns, "not ("+sealed+")"), sniff(t, ns, sealed)
 	one, two := hosts[0].site(t, lib), hosts[1].site(t, lib)
 	r := &runner{dir: openDir(t), port: nextPort}
-	for _, c := range cells() {
-		if c.short && c.client != nil && !strings.Contains(c.name, "mckey") { // multicast is refused
-			r.cell(t, c, twoOwners, one, two)
-		}
+	if all {
+		writeFiles(t, r.dir)
+	}
+	for _, c := range run {
+		r.cell(t, c, twoOwners, one, two)
 	}
 	<-isSealed.Done()
 	pingpong := func(t *testing.T) error {

@@ -16,7 +16,9 @@
 //	0-7    slot of the receiver
 //
 // So the low bits steer a packet to the socket of its queue pair, as the number
-// of the queue pair does with a packet in clear. And no two senders have the
+// of the queue pair does with a packet in clear. Packets for each slot leave
+// from a source port of their own, so that nothing on their way coalesces those
+// for two. And no two senders have the
 // same key, as each has its own socket. Those that have the same socket one
 // after the other have different serial numbers, which are the high half of
 // their initialization vectors: a key never seals two packets with the same.
@@ -32,7 +34,8 @@
 //
 // # What is not sealed
 //
-// Packets of the own address to itself, which never leave the host; and what
+// Packets of the own address to itself, which never leave the host, where the
+// system drops those that a stranger has sent in its name (SealsOwn); and what
 // the queue pairs of two programs have sealed already (package transport/psp).
 // Multicast is refused.
 package guard

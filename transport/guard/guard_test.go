@@ -2,6 +2,7 @@ package guard_test
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -36,6 +37,7 @@ type cable struct {
 	addr           netip.Addr
 	arrived        []datagram
 	verifier       *transport.Verifier
+	noPorts        bool
 
 	mu   sync.Mutex
 	sent []datagram
@@ -46,7 +48,14 @@ func (c *cable) Addr() netip.Addr { return c.addr }
 func (c *cable) Close() error { return nil }
 
 func (c *cable) Capabilities() transport.Capabilities {
-	return transport.Capabilities{Port: rocev2.UDPPort, LinkMTU: 1500, MTU: rocev2.MTU1024}
+	return transport.Capabilities{Port: rocev2.UDPPort, LinkMTU: 1500, MTU: rocev2.MTU1024, SourcePorts: true}
+}
+
+func (c *cable) OpenSourcePort(port uint16, exact bool) (uint16, error) {
+	if c.noPorts {
+		return 0, errors.New("no port is free")
+	}
+	return port, nil
 }
 
 func (c *cable) Send(b *transport.TxBatch) error {
@@ -57,7 +66,7 @@ func (c *cable) Send(b *transport.TxBatch) error {
 		r := b.Run(i, true)
 		i = r.Last
 		b.Seal(&r, local)
-		d := datagram{data: bytes.Clone(r.Data), src: local}
+		d := datagram{data: bytes.Clone(r.Data), src: netip.AddrPortFrom(c.addr, cmp.Or(r.Path.SrcPort, rocev2.UDPPort))}
 		if r.Len() > 1 {
 			d.segment = r.SegmentSize
 		}
@@ -421,4 +430,45 @@ func TestTableWhileWritten(t *testing.T) {
 		default:
 		}
 	}
+}
+
+// TestUsedUp: others are wanted when a key has sealed half of what it may, and
+// still when it has sealed all; nothing is sealed beyond, and new ones go on.
+func TestUsedUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const limit = 4096
+		a := newSide(addrA, 0, 0, nil)
+		a.Link = guard.New(a.cable, guard.Config{Table: a.table, Limit: limit, Want: func(p netip.Addr, why guard.Reason) {
+			a.asked = append(a.asked, fmt.Sprint(p, " ", why))
+		}})
+		agree(a, newSide(addrB, 0, 0, nil), 1, 1, 1)
+		many := func(n int) (all [][]byte) {
+			for range n {
+				all = append(all, packet(7, 1, 40))
+			}
+			return all
+		}
+		a.sends(t, addrB, many(limit/2-1)...)
+		if n := len(a.asks()); n != 0 {
+			t.Errorf("asked %d times before half", n)
+		}
+		a.sends(t, addrB, many(limit/2+1)...)
+		if n := len(a.asks()); n == 0 || a.asks()[0] != "10.0.0.2 2" {
+			t.Errorf("asked for %v", a.asks())
+		}
+		// The peer was not there all that time: it must be asked again.
+		time.Sleep(time.Hour)
+		asked := len(a.asks())
+		if n := len(a.sends(t, addrB, packet(7, 1, 40))); n != 0 {
+			t.Error("a key seals more than it may")
+		}
+		if len(a.asks()) == asked {
+			t.Error("nobody is asked for keys any more")
+		}
+		agree(a, newSide(addrB, 0, 0, nil), 3, 1, 1)
+		if n := len(a.sends(t, addrB, packet(7, 1, 40))); n != 1 {
+			t.Error("nothing leaves with new keys")
+		}
+	})
 }

@@ -4,10 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"runtime"
 	"sync"
 	"time"
 
 	"github.com/gosoftroce/rocev2/rocev2"
+	"github.com/gosoftroce/rocev2/rocev2/psp"
 	"github.com/gosoftroce/rocev2/transport"
 )
 
@@ -34,6 +36,10 @@ type Config struct {
 	Slot   uint8  // of the socket among those of the port
 	Serial uint32 // another one for each that has the socket
 
+	// Limit is how many packets a key may seal. Others are wanted after
+	// half of them. 0: psp.MaxPackets; tests have less.
+	Limit uint64
+
 	// Through reports whether a packet, BTH to pad, goes to the owner of
 	// the port, which seals it: the link inside leases a part of the port.
 	// Nil: none does.
@@ -47,6 +53,8 @@ type Link struct {
 	cfg      Config
 	local    netip.Addr // without zone
 	port     uint16
+	ports    bool // others can be sent from, too
+	own      bool // packets to the own address are sealed
 	rx       opening
 	counters counts
 
@@ -60,7 +68,12 @@ var _ transport.Link = (*Link)(nil)
 
 // New wraps inner.
 func New(inner transport.Link, c Config) *Link {
-	l := &Link{Wrapper: transport.Wrapper{Link: inner}, cfg: c, local: plain(inner.Addr()), port: inner.Capabilities().Port}
+	if c.Limit == 0 || c.Limit > psp.MaxPackets {
+		c.Limit = psp.MaxPackets
+	}
+	caps := inner.Capabilities()
+	l := &Link{Wrapper: transport.Wrapper{Link: inner}, cfg: c, local: plain(inner.Addr()), port: caps.Port, ports: caps.SourcePorts}
+	l.own = SealsOwn(l.local)
 	l.rx.init(l)
 	l.tx.init()
 	l.wait.of = map[netip.Addr][]packet{}
@@ -81,7 +94,7 @@ func (l *Link) Capabilities() transport.Capabilities {
 // ReadLinkMTU has room for what seals a packet; see transport.LinkMTUReader.
 func (l *Link) ReadLinkMTU(peer netip.Addr) int {
 	n := transport.ReadLinkMTU(l.Link, peer)
-	if plain(peer) != l.local {
+	if l.own || plain(peer) != l.local {
 		n -= transport.SealedOverhead
 	}
 	return n
@@ -109,6 +122,22 @@ func (l *Link) Close() error {
 	l.wait.end()
 	return err
 }
+
+// SealsOwn reports whether packets of an address to itself are sealed, too: a
+// stranger may send packets with the address as their source, and only over
+// IPv4 does Linux drop those that have not come through loopback (RFC 1812
+// 5.3.7). The Table has a peer with the address of the port itself.
+func SealsOwn(a netip.Addr) bool {
+	return !a.IsLoopback() && (a.Unmap().Is6() || runtime.GOOS != "linux")
+}
+
+// envelope is the opcode of what the owner of a port and its leaseholders say
+// to each other, which is never sealed: a token authenticates it (package
+// transport/lease).
+const envelope = 0xd2
+
+// inClear reports whether a packet from the own address to itself is in clear.
+func (l *Link) inClear(data []byte) bool { return !l.own || data[0] == envelope }
 
 // plain is an address as packets have it.
 func plain(a netip.Addr) netip.Addr { return a.Unmap().WithZone("") }

@@ -83,7 +83,7 @@ func (o *opening) open(p *transport.RxPacket) bool {
 	case transport.ICRCAbsent:
 		return true // from the owner of the port, which has opened it
 	default:
-		if p.Src == l.local {
+		if p.Src == l.local && l.inClear(p.Data) {
 			return true
 		}
 		l.counters.clear.Add(1)

@@ -164,7 +164,7 @@ func (l *Link) sendSome(b *transport.TxBatch, first int) (last int, err error) {
 // open reports whether a packet leaves the link as it is.
 func (l *Link) open(b *transport.TxBatch, i int) bool {
 	data, path := b.Packet(i)
-	return path.Dst == l.local || l.cfg.Through != nil && l.cfg.Through(data)
+	return path.Dst == l.local && l.inClear(data) || l.cfg.Through != nil && l.cfg.Through(data)
 }
 
 // sendSealed seals and sends packets from first on that go to a peer.
@@ -200,39 +200,58 @@ func (l *Link) seal(peer *sendPeer, data, whole []byte, path *transport.Path) bo
 	s := &l.tx
 	slot := uint8(binary.BigEndian.Uint32(data[4:])) & uint8(max(peer.secret.Slots, 1)-1)
 	by := l.sender(peer, slot)
-	if by == nil || by.count >= psp.MaxPackets {
+	switch {
+	case by == nil:
+		return false
+	case by.count >= l.cfg.Limit: // the peer has not been there for long
+		l.want(path.Dst, Renew)
 		return false
 	}
 	by.count++
 	by.head.IV++
-	if by.count >= psp.MaxPackets/2 && by.count%1024 == 0 {
+	if by.count >= l.cfg.Limit/2 && by.count%1024 == 0 {
 		l.want(path.Dst, Renew)
 	}
 	binary.BigEndian.PutUint16(s.udp[:], cmp.Or(path.SrcPort, l.port))
 	binary.BigEndian.PutUint16(s.udp[2:], path.Port(l.port))
 	binary.BigEndian.PutUint16(s.udp[4:], uint16(udpLen+len(whole)))
 	n := len(by.sealer.Seal(s.batch.Room()[:0], &by.head, s.udp[:], whole))
-	s.batch.Commit(n, s.to(l.local, path, slot, peer.secret.Slots))
+	s.batch.Commit(n, l.to(path, slot, peer.secret.Slots))
 	return true
 }
 
 // to returns the path to a slot of a peer. Where the peer has one socket it is
-// that of all.
-func (s *sealing) to(local netip.Addr, path *transport.Path, slot uint8, slots uint16) *transport.Path {
+// that of all. Else each slot has a source port, as far as there are some: the
+// peer's kernel may coalesce packets of one flow, and gives all of them to the
+// slot of the first. The UDP header that is sealed tells the port of the queue
+// pair.
+func (l *Link) to(path *transport.Path, slot uint8, slots uint16) *transport.Path {
 	if slots <= 1 {
 		return path
 	}
-	k := slotPath{path, slot}
+	s, k := &l.tx, slotPath{path, slot}
 	if p := s.paths[k]; p != nil {
 		return p
 	}
 	if len(s.paths) >= mostPaths {
 		clear(s.paths)
 	}
-	p := transport.NewPath(local, *path)
-	s.paths[k] = p
-	return p
+	p := *path
+	if p.SrcPort == 0 && slot != managementSlot && l.ports {
+		port := dynamicPorts | uint16(l.cfg.Slot)<<8&0x3f00 | uint16(slot)
+		if port, err := transport.OpenSourcePort(l.Link, port, false); err == nil {
+			p.SrcPort = port
+		}
+	}
+	made := transport.NewPath(l.local, p)
+	s.paths[k] = made
+	return made
 }
+
+const (
+	managementSlot = 1      // which has the link's own port
+	dynamicPorts   = 0xc000 // from here on (RFC 6335 6)
+)
 
 // note takes what a Send of the link inside has returned, whose first packet is
 // packet first of the caller. It returns what ends the caller's Send.

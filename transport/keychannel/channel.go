@@ -2,9 +2,7 @@ package keychannel
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/tls"
-	"encoding/binary"
 	"net"
 	"net/netip"
 	"slices"
@@ -33,6 +31,8 @@ type Channel struct {
 	peers   map[netip.Addr]*peer
 	numbers map[uint16]bool // that are in use
 	dials   [2]int          // that are under way: those that packets wait for, and others
+	own     guard.Peer      // keys of the address with itself, where guard.SealsOwn
+	ownMade time.Time
 	inbound inbound
 	count   Counters
 	sweep   *time.Timer
@@ -43,9 +43,9 @@ type Channel struct {
 type peer struct {
 	guard.Peer
 	name  string
-	since time.Time   // of the keys to send
-	made  []time.Time // of Receives
-	first bool        // this side has connected
+	since time.Time  // of the keys to send
+	in    []incoming // of Receives
+	first bool       // this side has connected
 
 	dialing bool
 	tried   time.Time // when this side has connected last
@@ -94,6 +94,7 @@ func Open(cfg Config) (*Channel, error) {
 	c := &Channel{cfg: cfg, local: cfg.Addr.Unmap().WithZone(""), ln: ln, peers: map[netip.Addr]*peer{}, numbers: map[uint16]bool{}}
 	c.inbound.init()
 	c.tls.Store(cfg.TLS)
+	c.renewOwn()
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.sweep = time.AfterFunc(sweepEvery, c.look)
 	c.wg.Go(c.accept)
@@ -133,6 +134,10 @@ func (c *Channel) States() (list []State) {
 // reason for one, and none of late.
 func (c *Channel) Want(addr netip.Addr, why guard.Reason) {
 	addr = addr.Unmap().WithZone("")
+	if addr == c.local && why == guard.Renew {
+		c.renewOwn()
+		return
+	}
 	if !addr.IsValid() || addr == c.local || addr.IsUnspecified() || addr.IsMulticast() || addr.Is4() != c.local.Is4() {
 		return
 	}
@@ -228,55 +233,6 @@ func (c *Channel) failed(addr netip.Addr, err error, what string) {
 	}
 }
 
-// receives installs a key for what comes from a peer, and gives it its number.
-func (c *Channel) receives(addr netip.Addr, s *guard.Secret) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
-		return errClosed
-	}
-	p := c.peers[addr]
-	if p == nil {
-		if p = c.enter(addr); p == nil {
-			return errFull
-		}
-	}
-	s.Number = c.number()
-	was, made := p.Receives, p.made
-	p.Receives = append([]guard.Secret{*s}, was...)
-	p.made = append([]time.Time{time.Now()}, made...)
-	if n := guard.MostReceives; len(p.Receives) > n {
-		c.drop(p, n)
-	}
-	if !c.cfg.Table.Set(&p.Peer) {
-		delete(c.numbers, s.Number)
-		delete(c.peers, addr)
-		return errFull
-	}
-	return nil
-}
-
-// number returns one that is not in use. Others cannot tell the next.
-func (c *Channel) number() uint16 {
-	for {
-		var b [2]byte
-		rand.Read(b[:])
-		if n := binary.BigEndian.Uint16(b[:]) & guard.MaxNumber; n != 0 && !c.numbers[n] {
-			c.numbers[n] = true
-			return n
-		}
-	}
-}
-
-// drop forgets the keys for what comes from a peer from the n-th on.
-func (c *Channel) drop(p *peer, n int) {
-	for i := n; i < len(p.Receives); i++ {
-		delete(c.numbers, p.Receives[i].Number)
-		p.Receives[i] = guard.Secret{}
-	}
-	p.Receives, p.made = p.Receives[:n], p.made[:n]
-}
-
 // sends has what goes to a peer sealed with a key.
 func (c *Channel) sends(addr netip.Addr, s *guard.Secret, name string, client bool) {
 	c.mu.Lock()
@@ -303,8 +259,7 @@ func (c *Channel) look() {
 	}
 	now := time.Now()
 	for addr, p := range c.peers {
-		if n := len(p.Receives); n > 1 && now.Sub(p.made[0]) > Overlap {
-			c.drop(p, 1)
+		if c.forgetFollowed(p, now) {
 			c.cfg.Table.Set(&p.Peer)
 		}
 		age, renew := now.Sub(p.since), RenewAfter
@@ -312,13 +267,18 @@ func (c *Channel) look() {
 			renew += renewLater
 		}
 		switch {
-		case p.Send.Number == 0 && len(p.Receives) > 0 && now.Sub(p.made[0]) > Overlap, p.Send.Number != 0 && age > forgetAfter:
-			c.drop(p, 0)
+		case p.Send.Number == 0 && len(p.in) > 0 && now.Sub(p.in[0].begun) > Overlap, p.Send.Number != 0 && age > forgetAfter:
+			for len(p.in) > 0 {
+				c.forget(p, 0)
+			}
 			delete(c.peers, addr)
 			c.cfg.Table.Remove(addr)
 		case p.Send.Number != 0 && age > renew:
 			c.wg.Go(func() { c.Want(addr, guard.Renew) })
 		}
+	}
+	if now.Sub(c.ownMade) > RenewAfter {
+		c.wg.Go(c.renewOwn)
 	}
 	c.sweep.Reset(sweepEvery)
 }

@@ -31,6 +31,7 @@ type network struct {
 	listeners map[netip.Addr]*listener
 	dials     int
 	to        map[netip.Addr]netip.Addr // where an attacker has connections go
+	wrap      func(c net.Conn, far bool) net.Conn
 }
 
 func newNetwork() *network {
@@ -66,7 +67,9 @@ type conn struct {
 	net.Conn
 	from  netip.Addr
 	queue chan []byte
-	once  sync.Once
+
+	mu   sync.Mutex
+	shut bool
 }
 
 func newConn(c net.Conn, from netip.Addr) *conn {
@@ -83,12 +86,22 @@ func newConn(c net.Conn, from netip.Addr) *conn {
 }
 
 func (c *conn) Write(b []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.shut {
+		return 0, net.ErrClosed
+	}
 	c.queue <- bytes.Clone(b)
 	return len(b), nil
 }
 
 func (c *conn) Close() error {
-	c.once.Do(func() { close(c.queue) })
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.shut {
+		c.shut = true
+		close(c.queue)
+	}
 	return nil
 }
 
@@ -109,7 +122,10 @@ func (n *network) dial(from, to netip.Addr) (net.Conn, error) {
 		return nil, errors.New("connection refused")
 	}
 	a, b := net.Pipe()
-	near, far := newConn(a, to), newConn(b, from)
+	near, far := net.Conn(newConn(a, to)), net.Conn(newConn(b, from))
+	if n.wrap != nil {
+		near, far = n.wrap(near, false), n.wrap(far, true)
+	}
 	select {
 	case l.c <- far:
 		return near, nil
@@ -396,6 +412,10 @@ func TestReflected(t *testing.T) {
 				t.Errorf("keys by %v: %+v", to, st)
 			}
 		}
+		delete(n.to, addrB)
+		a.Want(addrC, guard.ToSend)
+		synctest.Wait()
+		agreed(t, a, c, addrA, addrC)
 		closeAll(t, a, c)
 	})
 }

@@ -67,6 +67,9 @@ func (c *Config) fill() error {
 	if c.TLS.RootCAs == nil && !c.TLS.InsecureSkipVerify {
 		return errors.New("keychannel: Config.TLS has no RootCAs: name the authorities that issue the certificates of peers")
 	}
+	if c.TLS.InsecureSkipVerify && c.TLS.VerifyConnection == nil {
+		return errors.New("keychannel: Config.TLS has InsecureSkipVerify and no VerifyConnection: any host could come; take InsecureSkipVerify out, and name authorities as RootCAs")
+	}
 	if len(c.TLS.Certificates) == 0 && c.TLS.GetCertificate == nil {
 		return errors.New("keychannel: Config.TLS has no certificate of this side")
 	}
@@ -113,7 +116,12 @@ func (c *Config) client(base *tls.Config, peer netip.Addr) *tls.Config {
 	case base.InsecureSkipVerify:
 	case c.AnyAddress:
 		t.InsecureSkipVerify = true // but for the name, in verify
-		t.VerifyConnection = func(state tls.ConnectionState) error { return verify(&state, base.RootCAs) }
+		t.VerifyConnection = func(state tls.ConnectionState) error {
+			if err := verify(&state, base); err != nil || base.VerifyConnection == nil {
+				return err
+			}
+			return base.VerifyConnection(state)
+		}
 	default:
 		t.ServerName = peer.String()
 	}
@@ -123,8 +131,12 @@ func (c *Config) client(base *tls.Config, peer netip.Addr) *tls.Config {
 // server returns the configuration of TLS for those that connect.
 func (c *Config) server(base *tls.Config) *tls.Config {
 	t := common(base)
-	if !base.InsecureSkipVerify {
+	t.GetConfigForClient = nil // which may ask for no certificate
+	switch {
+	case !base.InsecureSkipVerify:
 		t.ClientCAs, t.ClientAuth = base.RootCAs, tls.RequireAndVerifyClientCert
+	case t.ClientAuth != tls.RequireAndVerifyClientCert:
+		t.ClientAuth = tls.RequireAnyClientCert // which VerifyConnection judges
 	}
 	return t
 }
@@ -137,12 +149,16 @@ func common(base *tls.Config) *tls.Config {
 
 // verify checks that an authority has issued the certificate of a peer, for any
 // name.
-func verify(state *tls.ConnectionState, roots *x509.CertPool) error {
+func verify(state *tls.ConnectionState, base *tls.Config) error {
 	between := x509.NewCertPool()
 	for _, c := range state.PeerCertificates[1:] {
 		between.AddCert(c)
 	}
-	_, err := state.PeerCertificates[0].Verify(x509.VerifyOptions{Roots: roots, Intermediates: between})
+	o := x509.VerifyOptions{Roots: base.RootCAs, Intermediates: between}
+	if base.Time != nil {
+		o.CurrentTime = base.Time()
+	}
+	_, err := state.PeerCertificates[0].Verify(o)
 	return err
 }
 

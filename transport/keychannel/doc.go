@@ -17,10 +17,14 @@
 //	24 the address of the peer
 //
 // A side that has this of the peer seals with the new key from then on. So the
-// peer always has the key of what it is sent. The connection is closed then.
+// peer always has the key of what it is sent. The side that has connected says
+// it first, and closes the connection with an alert of TLS: so the other one
+// knows that it, too, has the keys.
 // The addresses keep an attacker from connecting a side with itself.
 //
-// Keys before the new one still open packets for Overlap. A side agrees anew
+// Keys before the new one still open packets for Overlap, and for as long as it
+// is not sure that the peer uses the new one: a handshake that fails changes
+// nothing, and two at the same time leave the keys of both. A side agrees anew
 // when keys have sealed half of what they may, or are RenewAfter old; and when
 // packets come that no key of it is for, as after a restart of it. Such packets
 // can be forged, so that is bounded, and changes nothing before the peer is

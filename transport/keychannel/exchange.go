@@ -80,7 +80,7 @@ func (c *Channel) agree(ctx context.Context, conn net.Conn, peer netip.Addr, cli
 	if err := conn.SetDeadline(time.Now().Add(handshakeTime)); err != nil {
 		return err
 	}
-	base := c.tls.Load()
+	begun, base := time.Now(), c.tls.Load()
 	var t *tls.Conn
 	if client {
 		t = tls.Client(conn, c.cfg.client(base, peer))
@@ -105,39 +105,83 @@ func (c *Channel) agree(ctx context.Context, conn net.Conn, peer netip.Addr, cli
 		return err
 	}
 	into.Slots = uint16(c.cfg.Slots)
-	if err := c.receives(peer, &into); err != nil {
+	if err := c.receives(peer, &into, begun); err != nil {
 		return err
 	}
-	theirs, err := exchange(t, client, &record{into.Number, into.Slots, c.local, peer})
-	switch {
-	case err != nil:
-		return err
-	case theirs.own != peer || theirs.peer != c.local:
-		return fmt.Errorf("the peer is %v at %v, and takes this side for %v, not %v: addresses between the two are translated, or somebody is between them", theirs.own, peer, theirs.peer, c.local)
+	x := exchange{c, t, peer, name, &record{into.Number, into.Slots, c.local, peer}, &from}
+	var o outcome
+	if client {
+		o, err = x.client()
+	} else {
+		o, err = x.server()
 	}
-	from.Number, from.Slots = theirs.number, theirs.slots
-	c.sends(peer, &from, name, client)
-	return nil
+	c.settle(peer, into.Number, o)
+	return err
 }
 
-// exchange says what this side has to say, and returns what the peer says. The
-// side that has connected says it first.
-func exchange(t *tls.Conn, client bool, own *record) (record, error) {
+// exchange says what this side has to say, takes what the peer says, and has
+// what goes to it sealed with its key. The side that has connected says it
+// first, so it ends the connection, by an alert of TLS: the peer knows by that
+// that it uses the key.
+type exchange struct {
+	*Channel
+	conn *tls.Conn
+	peer netip.Addr
+	name string
+	own  *record
+	from *guard.Secret
+}
+
+func (x *exchange) client() (outcome, error) {
+	if _, err := x.conn.Write(x.own.put()); err != nil {
+		return unsure, err
+	}
+	theirs, err := x.hear()
+	refused := (*net.OpError)(nil)
+	switch {
+	case theirs != nil && err != nil, errors.As(err, &refused) && refused.Op == "remote error":
+		return unused, err
+	case err != nil:
+		return unsure, err
+	}
+	x.use(theirs, true)
+	_ = x.conn.CloseWrite()
+	return used, nil
+}
+
+func (x *exchange) server() (outcome, error) {
+	theirs, err := x.hear()
+	if err != nil {
+		return unused, err
+	}
+	x.use(theirs, false) // before the peer goes on, so that both have the same order of handshakes
+	if _, err := x.conn.Write(x.own.put()); err != nil {
+		return unsure, err
+	}
+	var b [1]byte
+	if _, err := x.conn.Read(b[:]); err == io.EOF {
+		return used, nil
+	}
+	return unsure, nil
+}
+
+// hear takes what the peer says. If that is wrong it returns it with the error.
+func (x *exchange) hear() (*record, error) {
 	var b [recordLen]byte
-	if client {
-		if _, err := t.Write(own.put()); err != nil {
-			return record{}, err
-		}
+	if _, err := io.ReadFull(x.conn, b[:]); err != nil {
+		return nil, err
 	}
-	if _, err := io.ReadFull(t, b[:]); err != nil {
-		return record{}, err
+	r, err := parseRecord(b[:])
+	if err == nil && (r.own != x.peer || r.peer != x.local) {
+		err = fmt.Errorf("the peer is %v at %v, and takes this side for %v, not %v: addresses between the two are translated, or somebody is between them", r.own, x.peer, r.peer, x.local)
 	}
-	if !client {
-		if _, err := t.Write(own.put()); err != nil {
-			return record{}, err
-		}
-	}
-	return parseRecord(b[:])
+	return &r, err
+}
+
+// use has what goes to the peer sealed with its key from now on.
+func (x *exchange) use(r *record, client bool) {
+	x.from.Number, x.from.Slots = r.number, r.slots
+	x.sends(x.peer, x.from, x.name, client)
 }
 
 const (

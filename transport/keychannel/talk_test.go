@@ -16,6 +16,7 @@ type wire struct {
 	addr           netip.Addr
 	peer           *wire
 	arrived        [][]byte
+	last           []byte
 }
 
 func (w *wire) Addr() netip.Addr { return w.addr }
@@ -27,6 +28,7 @@ func (w *wire) Capabilities() transport.Capabilities {
 func (w *wire) Send(b *transport.TxBatch) error {
 	for i := range b.Len() {
 		data, _ := b.Sealed(i)
+		w.last = bytes.Clone(data)
 		w.peer.arrived = append(w.peer.arrived, bytes.Clone(data))
 	}
 	return nil
@@ -49,15 +51,20 @@ func talk(t *testing.T, a, b *side) {
 	wa.peer, wb.peer = wb, wa
 	la := guard.New(wa, guard.Config{Table: a.table, Want: a.Want})
 	lb := guard.New(wb, guard.Config{Table: b.table, Want: b.Want})
+	oneWay(t, la, lb)
+	oneWay(t, lb, la)
+}
+
+// oneWay sends a packet.
+func oneWay(t *testing.T, from, to *guard.Link) {
+	t.Helper()
 	p := rocev2.Packet{BTH: rocev2.BTH{Opcode: rocev2.RCWriteMiddle, PKey: rocev2.DefaultPKey, DestQPN: 256}, Payload: []byte("data")}
-	for _, d := range []struct{ from, to *guard.Link }{{la, lb}, {lb, la}} {
-		tx, rx := transport.NewTxBatch(1<<16), transport.NewRxBatch(4)
-		tx.Commit(copy(tx.Room(), p.AppendTo(nil)), transport.NewPath(d.from.Addr(), transport.Path{Dst: d.to.Addr()}))
-		if err := d.from.Send(tx); err != nil {
-			t.Fatal(err)
-		}
-		if n, err := d.to.Recv(rx); n != 1 || err != nil {
-			t.Errorf("%v to %v: %d packets, %v: %+v, %+v", d.from.Addr(), d.to.Addr(), n, err, d.from.Counters(), d.to.Counters())
-		}
+	tx, rx := transport.NewTxBatch(1<<16), transport.NewRxBatch(4)
+	tx.Commit(copy(tx.Room(), p.AppendTo(nil)), transport.NewPath(from.Addr(), transport.Path{Dst: to.Addr()}))
+	if err := from.Send(tx); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := to.Recv(rx); n != 1 || err != nil {
+		t.Errorf("%v to %v: %d packets, %v: %+v, %+v", from.Addr(), to.Addr(), n, err, from.Counters(), to.Counters())
 	}
 }
