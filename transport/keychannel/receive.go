@@ -48,14 +48,15 @@ func (c *Channel) receives(addr netip.Addr, s *guard.Secret, begun time.Time) er
 }
 
 // worst returns which key makes room: the oldest of which it is not sure that
-// the peer has ever used it, or else the oldest.
+// the peer has ever used it; else the oldest whose handshake has ended.
 func (p *peer) worst() int {
-	for i := len(p.in) - 1; i >= 0; i-- {
-		if !p.in[i].sure {
-			return i
+	worst := len(p.in) - 1
+	for i, in := range p.in {
+		if !in.ended.IsZero() && (!in.sure || p.in[worst].sure || p.in[worst].ended.IsZero()) {
+			worst = i
 		}
 	}
-	return len(p.in) - 1
+	return worst
 }
 
 // outcome is what a handshake says of the key for what comes from the peer.
