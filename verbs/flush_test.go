@@ -18,6 +18,10 @@ import (
 
 const flushAccess = verbs.LocalWrite | verbs.RemoteWrite | verbs.FlushGlobal | verbs.FlushPersistent
 
+// forDisk has a peer wait for each answer for seconds: a busy disk takes that
+// long to keep a page.
+var forDisk = verbs.WithConfig(verbs.ConnectConfig{Timeout: 20})
+
 // mapFile has a file of s's be a region with the right to flush it.
 func (s *side) mapFile(size int) (*verbs.MR, *os.File) {
 	s.t.Helper()
@@ -38,7 +42,7 @@ func (s *side) mapFile(size int) (*verbs.MR, *os.File) {
 func TestFlushToFile(t *testing.T) {
 	t.Parallel()
 	const size = 1 << 20
-	a, b := newPair(t, size)
+	a, b := newPair(t, size, forDisk)
 	mr, f := b.mapFile(size)
 	data := a.fill(3)
 	for i := range 10 {
@@ -73,7 +77,7 @@ func TestFlushToFile(t *testing.T) {
 func TestFlushOfTruncatedFile(t *testing.T) {
 	t.Parallel()
 	const size = 1 << 20
-	a, b := newPair(t, size)
+	a, b := newPair(t, size, forDisk)
 	mr, f := b.mapFile(size)
 	a.post(verbs.SendWR{ID: 1, Opcode: verbs.OpWrite, SGList: []verbs.SGE{a.mr.Slice(0, size)}, Remote: mr.RemoteAt(0)})
 	a.waitOK(1)
@@ -117,8 +121,9 @@ func ExampleSendWR_flush() {
 	defer devA.Close()
 	defer devB.Close()
 	ctx := context.Background()
-	must(a.qp.Connect(ctx, b.qp.Endpoint()))
-	must(b.qp.Connect(ctx, a.qp.Endpoint()))
+	disk := verbs.WithConfig(verbs.ConnectConfig{Timeout: 20}) // 4.3 s an attempt
+	must(a.qp.Connect(ctx, b.qp.Endpoint(), disk))
+	must(b.qp.Connect(ctx, a.qp.Endpoint(), disk))
 
 	f, err := os.CreateTemp("", "log")
 	must(err)

@@ -112,8 +112,9 @@ func (pd *PD) AllocMemory(size int, access Access, opts ...RegOption) (*MR, erro
 // With FlushPersistent the peer may have what it wrote brought to the disk:
 // OpFlush then completes after msync(2), with the data and what is needed to
 // read it. If that fails, or the file has become shorter, it fails with
-// StatusRemOpErr, which ends the connection. Bytes after the end of the file in
-// its last page belong to no file.
+// StatusRemOpErr, which ends the connection. A busy disk takes seconds: the
+// peer's Timeout and RetryCount must last as long. Bytes after the end of the
+// file in its last page belong to no file.
 func (pd *PD) MapFile(f *os.File, off int64, size int, access Access, opts ...RegOption) (*MR, error) {
 	m, err := mapping.File(f, off, size, mapping.Options{
 		ReadOnly: access&(LocalWrite|RemoteWrite|RemoteAtomic) == 0,
