@@ -15,7 +15,7 @@ import (
 // address.
 func TestWindowsDemo(t *testing.T) {
 	need(t, debian.Need{File: wineFile, Package: "wine64"}) // which is elsewhere than in the namespace
-	// Built in both networks: in the test's own one there is no module proxy.
+	// Built before the namespace, which has no module proxy.
 	program := filepath.Join(t.TempDir(), "rocev2.exe")
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, "./cmd/rocev2")
 	build.Dir = "../.."
