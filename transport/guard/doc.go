@@ -32,6 +32,10 @@
 // WaitPackets for a peer and WaitBytes in all, for WaitTime. Others are lost
 // and counted: to a program such a peer is one that is not there.
 //
+// A peer that was started again has forgotten its keys, and drops what comes.
+// It asks for others when it sees unknown ones, but any host can have it see
+// some. So a Link that hears nothing from where it sends asks, too.
+//
 // # What is not sealed
 //
 // Packets of the own address to itself, which never leave the host, where the

@@ -6,7 +6,6 @@ import (
 	"net/netip"
 	"runtime"
 	"sync"
-	"time"
 
 	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/rocev2/psp"
@@ -20,7 +19,7 @@ type Reason uint8
 const (
 	ToSend  Reason = iota // packets wait for them
 	Unknown               // a packet with the address of the peer is sealed with a key that is not known here
-	Renew                 // those that there are have sealed many packets
+	Renew                 // those that there are have sealed many packets, or nothing comes back
 )
 
 // Config says where a Link has its keys from, and which socket of the port it
@@ -56,12 +55,12 @@ type Link struct {
 	ports    bool // others can be sent from, too
 	own      bool // packets to the own address are sealed
 	rx       opening
+	contacts contacts
 	counters counts
 
 	mu   sync.Mutex // guards what follows: packets that have waited leave beside Send
 	tx   sealing
 	wait waiting
-	asks asking
 }
 
 var _ transport.Link = (*Link)(nil)
@@ -76,7 +75,7 @@ func New(inner transport.Link, c Config) *Link {
 	l.own = SealsOwn(l.local)
 	l.rx.init(l)
 	l.tx.init()
-	l.wait.of = map[netip.Addr][]packet{}
+	l.wait.of = map[netip.Addr]*queue{}
 	return l
 }
 
@@ -141,33 +140,3 @@ func (l *Link) inClear(data []byte) bool { return !l.own || data[0] == envelope 
 
 // plain is an address as packets have it.
 func plain(a netip.Addr) netip.Addr { return a.Unmap().WithZone("") }
-
-// asking bounds how often keys are asked for: a stranger can have Unknown asked
-// as often as it likes.
-type asking struct {
-	mu   sync.Mutex
-	left [Renew + 1]int // of this second
-	last [Renew + 1]time.Time
-}
-
-// asksPerSecond is how often keys are asked for, for each reason.
-const asksPerSecond = 100
-
-func (a *asking) may(why Reason) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if now := time.Now(); now.Sub(a.last[why]) >= time.Second {
-		a.last[why], a.left[why] = now, asksPerSecond
-	}
-	if a.left[why] == 0 {
-		return false
-	}
-	a.left[why]--
-	return true
-}
-
-func (l *Link) want(peer netip.Addr, why Reason) {
-	if l.asks.may(why) {
-		l.cfg.Want(peer, why)
-	}
-}

@@ -17,13 +17,16 @@ type opening struct {
 	keep    func(*transport.RxPacket) bool
 	version uint64 // of the table
 	of      map[uint16]*receiver
+	peers   map[netip.Addr]*contact
+	asks    strangers
 }
 
 func (o *opening) init(l *Link) { o.link, o.keep, o.of = l, o.open, map[uint16]*receiver{} }
 
 // receiver has the keys of one secret.
 type receiver struct {
-	peer   netip.Addr
+	peer netip.Addr
+	*contact
 	secret Secret
 	master *psp.MasterKeys
 	by     map[uint16]*opener // by the slots of sender and receiver
@@ -60,7 +63,7 @@ func (o *opening) refresh(t *Table) {
 	if !ok {
 		return
 	}
-	o.version = version
+	o.version, o.peers = version, o.link.contacts.refresh(list, version)
 	all := make(map[uint16]*receiver, len(o.of))
 	for i := range list {
 		for _, s := range list[i].Receives {
@@ -68,6 +71,7 @@ func (o *opening) refresh(t *Table) {
 			if r == nil || r.secret != s || r.peer != list[i].Addr {
 				r = &receiver{peer: list[i].Addr, secret: s, master: s.keys(), by: map[uint16]*opener{}}
 			}
+			r.contact = o.peers[r.peer]
 			all[s.Number] = r
 		}
 	}
@@ -101,9 +105,7 @@ func (o *opening) open(p *transport.RxPacket) bool {
 	switch {
 	case r == nil:
 		l.counters.unknown.Add(1)
-		if p.Src != l.local {
-			l.want(p.Src, Unknown)
-		}
+		o.hint(p.Src)
 		return false
 	case r.peer != p.Src:
 		l.counters.peer.Add(1)
@@ -113,6 +115,18 @@ func (o *opening) open(p *transport.RxPacket) bool {
 		return false
 	}
 	return o.unseal(p, r, &h, n)
+}
+
+// hint asks for keys of a peer that has sealed a packet with an unknown one.
+// Those that there are keys of come first: they need not share how often
+// strangers are asked of.
+func (o *opening) hint(peer netip.Addr) {
+	if peer == o.link.local {
+		return
+	}
+	if c := o.peers[peer]; c != nil && pass(&c.hinted, hintPause) || c == nil && o.asks.may() {
+		o.link.cfg.Want(peer, Unknown)
+	}
 }
 
 // unseal opens a packet that is of a secret. A key is kept when it has opened
@@ -155,6 +169,7 @@ func (o *opening) unseal(p *transport.RxPacket, r *receiver, h *psp.Header, n in
 		return false
 	}
 	c.opened.Add(1)
+	r.hear(uint8(h.SPI >> 8))
 	p.SrcPort = binary.BigEndian.Uint16(inner)
 	p.Data, p.SPI, p.IPID, p.ICRC = inner[udpLen:], 0, 0, transport.ICRCAbsent
 	return true

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"time"
 
 	"github.com/gosoftroce/rocev2/rocev2/psp"
 	"github.com/gosoftroce/rocev2/transport"
@@ -30,6 +31,7 @@ type sealing struct {
 
 // sendPeer has the keys for packets to a peer.
 type sendPeer struct {
+	*contact
 	secret Secret
 	master *psp.MasterKeys
 	by     [256]*sender // by the slot of the receiver
@@ -43,6 +45,7 @@ type sender struct {
 	head   psp.Header
 	sealer *psp.Key
 	count  uint64 // of packets
+	quiet  *quiet
 }
 
 // slotPath is a path to one slot of a peer, so that no run has packets for two.
@@ -60,7 +63,8 @@ func (s *sealing) init() {
 
 // refresh takes what has changed in the table. A secret that stays has its
 // keys, and their initialization vectors, as before.
-func (s *sealing) refresh(t *Table) {
+func (l *Link) refresh() {
+	s, t := &l.tx, l.cfg.Table
 	if t.Version() == s.version {
 		return
 	}
@@ -69,6 +73,7 @@ func (s *sealing) refresh(t *Table) {
 		return
 	}
 	s.version = version
+	of := l.contacts.refresh(list, version)
 	peers := make(map[netip.Addr]*sendPeer, len(list))
 	for i := range list {
 		p := &list[i]
@@ -78,6 +83,9 @@ func (s *sealing) refresh(t *Table) {
 			peers[p.Addr] = old
 		default:
 			peers[p.Addr] = &sendPeer{secret: p.Send, master: p.Send.keys()}
+		}
+		if p := peers[p.Addr]; p != nil {
+			p.contact = of[list[i].Addr]
 		}
 	}
 	s.peers = peers
@@ -93,7 +101,7 @@ func (l *Link) sender(p *sendPeer, slot uint8) *sender {
 	if !ok {
 		return nil
 	}
-	by := &sender{sealer: key, head: psp.Header{Next: psp.UDP, SPI: spi, IV: uint64(l.cfg.Serial) << 32}}
+	by := &sender{sealer: key, head: psp.Header{Next: psp.UDP, SPI: spi, IV: uint64(l.cfg.Serial) << 32}, quiet: p.of(slot)}
 	p.by[slot] = by
 	return by
 }
@@ -121,7 +129,7 @@ func (l *Link) Send(b *transport.TxBatch) error {
 		return l.Link.Send(b)
 	}
 	s := &l.tx
-	s.refresh(l.cfg.Table)
+	l.refresh()
 	s.fail = transport.SendError{}
 	for i := 0; i < b.Len(); {
 		last, err := l.sendSome(b, i)
@@ -171,6 +179,7 @@ func (l *Link) open(b *transport.TxBatch, i int) bool {
 func (l *Link) sendSealed(b *transport.TxBatch, first int, peer *sendPeer) (last int, err error) {
 	s := &l.tx
 	l.emptyBatch()
+	now := time.Now()
 	_, to := b.Packet(first)
 	for last = first; last < b.Len(); last++ {
 		data, path := b.Packet(last)
@@ -179,7 +188,7 @@ func (l *Link) sendSealed(b *transport.TxBatch, first int, peer *sendPeer) (last
 		}
 		r := b.Run(last, false)
 		b.Seal(&r, netip.AddrPortFrom(l.local, l.port))
-		if !l.seal(peer, data, r.Data, path) {
+		if !l.seal(peer, data, r.Data, path, now) {
 			l.counters.noKeys.Add(1)
 		}
 	}
@@ -196,22 +205,23 @@ func (l *Link) emptyBatch() {
 
 // seal adds a packet to the batch, which has room, given both BTH to pad and
 // BTH to ICRC. It reports false if there is no key that may seal it.
-func (l *Link) seal(peer *sendPeer, data, whole []byte, path *transport.Path) bool {
+func (l *Link) seal(peer *sendPeer, data, whole []byte, path *transport.Path, now time.Time) bool {
 	s := &l.tx
 	slot := uint8(binary.BigEndian.Uint32(data[4:])) & uint8(max(peer.secret.Slots, 1)-1)
 	by := l.sender(peer, slot)
-	switch {
-	case by == nil:
+	if by == nil {
 		return false
-	case by.count >= l.cfg.Limit: // the peer has not been there for long
-		l.want(path.Dst, Renew)
+	}
+	silent := by.quiet.leaves(peer.contact, slot, now)
+	if (silent || by.count >= l.cfg.Limit/2) && (peer.asked.IsZero() || now.Sub(peer.asked) >= askPause) {
+		peer.asked = now
+		l.cfg.Want(path.Dst, Renew)
+	}
+	if by.count >= l.cfg.Limit { // the peer has not been there for long
 		return false
 	}
 	by.count++
 	by.head.IV++
-	if by.count >= l.cfg.Limit/2 && by.count%1024 == 0 {
-		l.want(path.Dst, Renew)
-	}
 	binary.BigEndian.PutUint16(s.udp[:], cmp.Or(path.SrcPort, l.port))
 	binary.BigEndian.PutUint16(s.udp[2:], path.Port(l.port))
 	binary.BigEndian.PutUint16(s.udp[4:], uint16(udpLen+len(whole)))

@@ -17,6 +17,12 @@ const (
 	waitLook = 2 * time.Millisecond // how often it is looked whether there are keys
 )
 
+// queue has the packets that wait for keys of a peer.
+type queue struct {
+	packets []packet
+	asked   time.Time // for keys
+}
+
 // packet is one that waits, BTH to pad.
 type packet struct {
 	data  []byte
@@ -26,7 +32,7 @@ type packet struct {
 
 // waiting is packets to peers without keys.
 type waiting struct {
-	of    map[netip.Addr][]packet
+	of    map[netip.Addr]*queue // none is empty
 	bytes int
 	timer *time.Timer // nil: none has waited yet
 	over  bool        // the link is closed
@@ -34,20 +40,32 @@ type waiting struct {
 
 // keep has a packet wait, if there is room, and asks for keys.
 func (l *Link) keep(data []byte, path *transport.Path) {
-	l.want(path.Dst, ToSend)
 	w := &l.wait
-	if w.over || len(w.of[path.Dst]) >= WaitPackets || w.bytes+len(data) > WaitBytes {
+	q := w.of[path.Dst]
+	if q == nil {
+		q = &queue{}
+	}
+	l.ask(path.Dst, q) // also if there is no room: the next packet may find keys
+	if w.over || len(q.packets) >= WaitPackets || w.bytes+len(data) > WaitBytes {
 		l.counters.noKeys.Add(1)
 		return
 	}
 	l.counters.waited.Add(1)
 	w.bytes += len(data)
-	w.of[path.Dst] = append(w.of[path.Dst], packet{bytes.Clone(data), path, time.Now().Add(WaitTime)})
+	q.packets = append(q.packets, packet{bytes.Clone(data), path, time.Now().Add(WaitTime)})
+	w.of[path.Dst] = q
 	switch {
 	case w.timer == nil:
 		w.timer = time.AfterFunc(waitLook, l.look)
-	case len(w.of) == 1 && len(w.of[path.Dst]) == 1:
+	case len(w.of) == 1 && len(q.packets) == 1:
 		w.timer.Reset(waitLook)
+	}
+}
+
+// ask asks for the keys that packets wait for, if it has not done so of late.
+func (l *Link) ask(peer netip.Addr, q *queue) {
+	if pass(&q.asked, askPause) {
+		l.cfg.Want(peer, ToSend)
 	}
 }
 
@@ -58,24 +76,24 @@ func (l *Link) look() {
 	if l.wait.over {
 		return
 	}
-	l.tx.refresh(l.cfg.Table)
+	l.refresh()
 	now := time.Now()
-	for addr, list := range l.wait.of {
+	for addr, q := range l.wait.of {
 		if l.tx.peers[addr] != nil {
 			l.release(addr)
 			continue
 		}
 		n := 0
-		for n < len(list) && now.After(list[n].until) {
-			l.wait.bytes -= len(list[n].data)
+		for n < len(q.packets) && now.After(q.packets[n].until) {
+			l.wait.bytes -= len(q.packets[n].data)
 			n++
 		}
 		l.counters.noKeys.Add(uint64(n))
-		if l.wait.of[addr] = list[n:]; n == len(list) {
+		if q.packets = q.packets[n:]; len(q.packets) == 0 {
 			delete(l.wait.of, addr)
 			continue
 		}
-		l.want(addr, ToSend)
+		l.ask(addr, q)
 	}
 	if len(l.wait.of) > 0 {
 		l.wait.timer.Reset(waitLook)
@@ -84,7 +102,7 @@ func (l *Link) look() {
 
 // release sends what has waited for keys of a peer, which are there.
 func (l *Link) release(addr netip.Addr) {
-	list := l.wait.of[addr]
+	list := l.wait.of[addr].packets
 	delete(l.wait.of, addr)
 	b := transport.NewTxBatch(WaitBytes)
 	for _, p := range list {

@@ -30,7 +30,7 @@ type Channel struct {
 	mu      sync.Mutex // guards what follows
 	peers   map[netip.Addr]*peer
 	numbers map[uint16]bool // that are in use
-	dials   [2]int          // that are under way: those that packets wait for, and others
+	dials   [numKinds]int   // that are under way
 	own     guard.Peer      // keys of the address with itself, where guard.SealsOwn
 	ownMade time.Time
 	inbound inbound
@@ -70,13 +70,9 @@ func (c *Counters) Help(name string) string { return counters.Help(c, name) }
 const (
 	sweepEvery = 10 * time.Second
 
-	// Handshakes that this side begins, at most so many at the same time:
-	// those that packets wait for, and others, which strangers may cause.
-	mostDials, mostHinted = 16, 8
-
-	// Between two tries, doubled from the first to the most.
-	dialPause, dialPauseMost = 100 * time.Millisecond, 2 * time.Second
-	hintPause, hintPauseMost = time.Second, time.Minute
+	// fresh is for how long keys are not followed by others, whatever is
+	// wanted.
+	fresh = time.Second
 
 	// Peers without keys that are remembered, with what was wrong.
 	mostFailing = 256
@@ -128,96 +124,6 @@ func (c *Channel) States() (list []State) {
 	}
 	slices.SortFunc(list, func(a, b State) int { return a.Addr.Compare(b.Addr) })
 	return list
-}
-
-// Want is guard.Config.Want: it begins a handshake with a peer, if there is
-// reason for one, and none of late.
-func (c *Channel) Want(addr netip.Addr, why guard.Reason) {
-	addr = addr.Unmap().WithZone("")
-	if addr == c.local && why == guard.Renew {
-		c.renewOwn()
-		return
-	}
-	if !addr.IsValid() || addr == c.local || addr.IsUnspecified() || addr.IsMulticast() || addr.Is4() != c.local.Is4() {
-		return
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	p := c.peers[addr]
-	kind, most, pause, longest := 0, mostDials, dialPause, dialPauseMost
-	if why != guard.ToSend {
-		kind, most, pause, longest = 1, mostHinted, hintPause, hintPauseMost
-	}
-	if c.closed || c.dials[kind] >= most {
-		return
-	}
-	now := time.Now()
-	if p == nil {
-		if p = c.enter(addr); p == nil {
-			return
-		}
-	}
-	if p.fails > 0 {
-		pause = min(pause<<min(p.fails-1, 16), longest)
-	}
-	switch {
-	case p.dialing, !p.tried.IsZero() && now.Sub(p.tried) < pause:
-		return
-	case why == guard.ToSend && p.Send.Number != 0:
-		return
-	case why != guard.ToSend && p.Send.Number != 0 && now.Sub(p.since) < hintPause:
-		return
-	}
-	if why == guard.Unknown {
-		c.count.Hints++
-	}
-	p.dialing, p.tried = true, now
-	c.dials[kind]++
-	c.wg.Go(func() { c.dial(addr, kind) })
-}
-
-// enter makes room for a peer, and returns it; nil if there is none.
-func (c *Channel) enter(addr netip.Addr) *peer {
-	failing, oldest := 0, (*peer)(nil)
-	for _, p := range c.peers {
-		if p.Send.Number == 0 && len(p.Receives) == 0 && !p.dialing {
-			failing++
-			if oldest == nil || p.tried.Before(oldest.tried) {
-				oldest = p
-			}
-		}
-	}
-	if failing >= mostFailing {
-		delete(c.peers, oldest.Addr)
-	}
-	if len(c.peers) >= guard.MostPeers+mostFailing {
-		return nil
-	}
-	p := &peer{Peer: guard.Peer{Addr: addr}}
-	c.peers[addr] = p
-	return p
-}
-
-// dial connects to a peer and agrees with it.
-func (c *Channel) dial(addr netip.Addr, kind int) {
-	ctx, cancel := context.WithTimeout(c.ctx, handshakeTime)
-	defer cancel()
-	conn, err := c.cfg.Dial(ctx, addr)
-	if err == nil {
-		err = c.agree(ctx, conn, addr, true)
-	}
-	c.mu.Lock()
-	c.dials[kind]--
-	if p := c.peers[addr]; p != nil {
-		p.dialing, p.err = false, err
-		if p.fails++; err == nil {
-			p.fails = 0
-		}
-	}
-	c.mu.Unlock()
-	if err != nil {
-		c.failed(addr, err, "connected to it")
-	}
 }
 
 // failed counts a handshake that has failed, and logs it.

@@ -25,8 +25,9 @@
 // Keys before the new one still open packets for Overlap, and for as long as it
 // is not sure that the peer uses the new one: a handshake that fails changes
 // nothing, and two at the same time leave the keys of both. A side agrees anew
-// when keys have sealed half of what they may, or are RenewAfter old; and when
-// packets come that no key of it is for, as after a restart of it. Such packets
-// can be forged, so that is bounded, and changes nothing before the peer is
+// when keys have sealed half of what they may, or are RenewAfter old; when
+// nothing comes back, as after a restart of the peer; and when packets come
+// that no key of it is for, as after a restart of it. Such packets can be
+// forged, so that is bounded, and changes nothing before the peer is
 // authenticated.
 package keychannel

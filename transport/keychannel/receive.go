@@ -134,7 +134,7 @@ func (c *Channel) renewOwn() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
-	if c.closed || !guard.SealsOwn(c.local) || !c.ownMade.IsZero() && now.Sub(c.ownMade) < hintPause {
+	if c.closed || !guard.SealsOwn(c.local) || !c.ownMade.IsZero() && now.Sub(c.ownMade) < fresh {
 		return
 	}
 	s := guard.Secret{Number: c.number(), Slots: uint16(c.cfg.Slots), Version: psp.GCM128}

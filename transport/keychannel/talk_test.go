@@ -15,8 +15,14 @@ type wire struct {
 	transport.Link // nil: what a test does not call
 	addr           netip.Addr
 	peer           *wire
-	arrived        [][]byte
+	arrived        []arrival
 	last           []byte
+}
+
+// arrival is what has come, from an address.
+type arrival struct {
+	data []byte
+	from netip.Addr
 }
 
 func (w *wire) Addr() netip.Addr { return w.addr }
@@ -29,7 +35,7 @@ func (w *wire) Send(b *transport.TxBatch) error {
 	for i := range b.Len() {
 		data, _ := b.Sealed(i)
 		w.last = bytes.Clone(data)
-		w.peer.arrived = append(w.peer.arrived, bytes.Clone(data))
+		w.peer.arrived = append(w.peer.arrived, arrival{bytes.Clone(data), w.addr})
 	}
 	return nil
 }
@@ -38,7 +44,7 @@ func (w *wire) Recv(b *transport.RxBatch) (int, error) {
 	b.Reset()
 	v := transport.NewVerifier(netip.AddrPortFrom(w.addr, rocev2.UDPPort))
 	for _, d := range w.arrived {
-		b.Split(b.Copy(d), 0, transport.RxPacket{Src: w.peer.addr, SrcPort: rocev2.UDPPort, Dst: w.addr}, v)
+		b.Split(b.Copy(d.data), 0, transport.RxPacket{Src: d.from, SrcPort: rocev2.UDPPort, Dst: w.addr}, v)
 	}
 	w.arrived = nil
 	return b.Len(), nil
@@ -58,13 +64,8 @@ func talk(t *testing.T, a, b *side) {
 // oneWay sends a packet.
 func oneWay(t *testing.T, from, to *guard.Link) {
 	t.Helper()
-	p := rocev2.Packet{BTH: rocev2.BTH{Opcode: rocev2.RCWriteMiddle, PKey: rocev2.DefaultPKey, DestQPN: 256}, Payload: []byte("data")}
-	tx, rx := transport.NewTxBatch(1<<16), transport.NewRxBatch(4)
-	tx.Commit(copy(tx.Room(), p.AppendTo(nil)), transport.NewPath(from.Addr(), transport.Path{Dst: to.Addr()}))
-	if err := from.Send(tx); err != nil {
-		t.Fatal(err)
-	}
-	if n, err := to.Recv(rx); n != 1 || err != nil {
-		t.Errorf("%v to %v: %d packets, %v: %+v, %+v", from.Addr(), to.Addr(), n, err, from.Counters(), to.Counters())
+	sendTo(t, from, to.Addr())
+	if n := receives(t, to); n != 1 {
+		t.Errorf("%v to %v: %d packets: %+v, %+v", from.Addr(), to.Addr(), n, from.Counters(), to.Counters())
 	}
 }

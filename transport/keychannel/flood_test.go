@@ -1,0 +1,122 @@
+package keychannel_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gosoftroce/rocev2/internal/testcert"
+	"github.com/gosoftroce/rocev2/rocev2"
+	"github.com/gosoftroce/rocev2/rocev2/psp"
+	"github.com/gosoftroce/rocev2/transport"
+	"github.com/gosoftroce/rocev2/transport/guard"
+	"github.com/gosoftroce/rocev2/transport/keychannel"
+)
+
+// blackHole has connections to some addresses neither made nor refused.
+func (n *network) blackHole(from netip.Addr, in netip.Prefix) func(*keychannel.Config) {
+	return func(c *keychannel.Config) {
+		c.Dial = func(ctx context.Context, peer netip.Addr) (net.Conn, error) {
+			if in.Contains(peer) {
+				<-ctx.Done()
+				return nil, errors.New("no answer")
+			}
+			return n.dial(from, peer)
+		}
+	}
+}
+
+// TestFloodAtRestart: a side is started again while many strangers send packets
+// with unknown keys, of addresses where nobody answers. A peer that goes on
+// sending as before is heard within two seconds.
+func TestFloodAtRestart(t *testing.T) {
+	t.Parallel()
+	ca := testcert.New(t)
+	one, two := config(t, ca, testcert.Subject{Addr: addrA.String()}), config(t, ca, testcert.Subject{Addr: addrB.String()})
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork()
+		dead := n.blackHole(addrB, netip.MustParsePrefix("10.9.0.0/16"))
+		a, b := n.open(t, addrA, one, nil), n.open(t, addrB, two, dead)
+		a.Want(addrB, guard.ToSend)
+		synctest.Wait()
+		wa, wb := &wire{addr: addrA}, &wire{addr: addrB}
+		wa.peer, wb.peer = wb, wa
+		la := guard.New(wa, guard.Config{Table: a.table, Want: a.Want})
+		oneWay(t, la, guard.New(wb, guard.Config{Table: b.table, Want: b.Want}))
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+		b = n.open(t, addrB, two, dead)
+		lb := guard.New(wb, guard.Config{Table: b.table, Want: b.Want})
+		heard, began := 0, time.Now()
+		for i := 0; heard == 0 && time.Since(began) < time.Minute; i++ {
+			for k := range 100 {
+				wb.forged(netip.AddrFrom4([4]byte{10, 9, byte(k), byte(i)}))
+			}
+			sendTo(t, la, addrB)
+			heard = receives(t, lb)
+			time.Sleep(10 * time.Millisecond)
+		}
+		if took := time.Since(began); took > 2*time.Second {
+			t.Errorf("it took %v", took)
+		}
+		closeAll(t, a, b)
+	})
+}
+
+// forged has a packet arrive that is sealed with an unknown key.
+func (w *wire) forged(from netip.Addr) {
+	head := psp.Header{Next: psp.UDP, SPI: psp.SecondMaster | 77<<16, IV: 1}
+	w.arrived = append(w.arrived, arrival{append(head.AppendTo(nil), make([]byte, 64)...), from})
+}
+
+// TestDeadPeersKeepNobodyOut: many peers that do not answer have a side that
+// sends to them agree with others all the same.
+func TestDeadPeersKeepNobodyOut(t *testing.T) {
+	t.Parallel()
+	ca := testcert.New(t)
+	one, two := config(t, ca, testcert.Subject{Addr: addrA.String()}), config(t, ca, testcert.Subject{Addr: addrB.String()})
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork()
+		a := n.open(t, addrA, one, n.blackHole(addrA, netip.MustParsePrefix("10.9.0.0/16")))
+		b := n.open(t, addrB, two, nil)
+		for i := range 300 { // 30 seconds
+			for k := range 40 {
+				a.Want(netip.AddrFrom4([4]byte{10, 9, 0, byte(k)}), guard.ToSend)
+			}
+			if i >= 250 {
+				a.Want(addrB, guard.ToSend)
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		if st := a.state(addrB); st.Since.IsZero() || time.Since(st.Since) < 4*time.Second {
+			t.Errorf("%+v", st)
+		}
+		closeAll(t, a, b)
+	})
+}
+
+// sendTo sends a packet.
+func sendTo(t *testing.T, from *guard.Link, to netip.Addr) {
+	t.Helper()
+	p := rocev2.Packet{BTH: rocev2.BTH{Opcode: rocev2.RCWriteMiddle, PKey: rocev2.DefaultPKey, DestQPN: 256}, Payload: []byte("data")}
+	tx := transport.NewTxBatch(1 << 14)
+	tx.Commit(copy(tx.Room(), p.AppendTo(nil)), transport.NewPath(from.Addr(), transport.Path{Dst: to}))
+	if err := from.Send(tx); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// receives returns how many packets open of those that have come.
+func receives(t *testing.T, l *guard.Link) int {
+	t.Helper()
+	n, err := l.Recv(transport.NewRxBatch(256))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
