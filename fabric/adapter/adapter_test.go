@@ -388,3 +388,21 @@ func TestNotifications(t *testing.T) {
 		t.Errorf("%d notifications sent, %d received, %d cuts; %+v", s.CNPsSent, s.CNPsReceived, s.RateCuts, n)
 	}
 }
+
+// What a host sends to two others leaves it packet by packet in turn, and with
+// Turn in parts of as much: so the last packets are as far apart.
+func TestTurns(t *testing.T) {
+	t.Parallel()
+	for turn, apart := range map[int]event.Time{0: event.Microsecond / 2, 64 << 10: 6 * event.Microsecond} {
+		a := star(t, 3, 0, network.Switch{}, Config{Seed: 1, Turn: turn, Window: qp.WindowConfig{InitialBytes: 1 << 20}})
+		var ends []event.Time
+		for to := 1; to <= 2; to++ {
+			x, _ := mustConnect(t, a, 0, to, Connection{MTU: rocev2.MTU4096})
+			must(t, x.Post(Request{Op: ib.OpWrite, Bytes: 512 << 10, Done: func(c Completion) { ends = append(ends, c.End) }}))
+		}
+		settle(t, a)
+		if d := ends[1] - ends[0]; d > apart || turn > 0 && d < apart/3 {
+			t.Errorf("turns of %d bytes: one ends %v after the other", turn, d)
+		}
+	}
+}
