@@ -114,8 +114,8 @@ func (r *ratios) end(tail float64) {
 func TestLosslessSendsNothingAgain(t *testing.T) {
 	t.Parallel()
 	s := Scenario{
-		Network: Network{Topology: "star", Hosts: 48, Rate: 40 * Gbps},
-		Traffic: []Traffic{{Kind: "all-to-all", Bytes: 64 << 10}},
+		Network: Network{Topology: "star", Hosts: 128, Rate: 40 * Gbps},
+		Traffic: []Traffic{{Kind: "incast", Senders: 127, Bytes: 64 << 10}},
 	}
 	if st := play(t, s).Stats; st.Retransmits != 0 || st.Probes != 0 {
 		t.Errorf("%d packets were sent again, %d probes, and nothing was lost", st.Retransmits, st.Probes)
