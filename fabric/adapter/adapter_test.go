@@ -406,3 +406,20 @@ func TestTurns(t *testing.T) {
 		}
 	}
 }
+
+// Queue pairs that together may have little in flight to a host share that, and
+// use all of it, in turns of a packet.
+func TestTurnsShareTheWindowOfAPeer(t *testing.T) {
+	t.Parallel()
+	a := star(t, 2, 0, network.Switch{}, Config{Seed: 1, Window: qp.WindowConfig{InitialBytes: 96 << 10, MaxBytes: 96 << 10}})
+	const pairs, bytes = 16, 256 << 10
+	var last event.Time
+	for range pairs {
+		x, _ := mustConnect(t, a, 0, 1, Connection{MTU: rocev2.MTU1024})
+		must(t, x.Post(Request{Op: ib.OpWrite, Bytes: bytes, Done: func(c Completion) { last = max(last, c.End) }}))
+	}
+	settle(t, a)
+	if alone := event.Time(pairs * bytes * 8 * 1106 / 1024 * 10); last > alone*3/2 {
+		t.Errorf("all took %v, which the cable does in %v", last, alone)
+	}
+}
