@@ -29,8 +29,8 @@ func recoveryOfWebSearch(t *testing.T) {
 	testRecovery(t, "websearch", 1.12, 1.03)
 }
 
-// testRecovery allows a single seed to be worse by seedBand, and the mean of all
-// by band.
+// testRecovery allows a single seed to be worse by seedBand, and the mean of
+// all by band.
 func testRecovery(t *testing.T, sizes string, seedBand, band float64) {
 	t.Helper()
 	text, err := Text("storage")
