@@ -388,3 +388,38 @@ func TestNotifications(t *testing.T) {
 		t.Errorf("%d notifications sent, %d received, %d cuts; %+v", s.CNPsSent, s.CNPsReceived, s.RateCuts, n)
 	}
 }
+
+// What a host sends to two others leaves it packet by packet in turn, and with
+// Turn in parts of as much: so the last packets are as far apart.
+func TestTurns(t *testing.T) {
+	t.Parallel()
+	for turn, apart := range map[int]event.Time{0: event.Microsecond / 2, 64 << 10: 6 * event.Microsecond} {
+		a := star(t, 3, 0, network.Switch{}, Config{Seed: 1, Turn: turn, Window: qp.WindowConfig{InitialBytes: 1 << 20}})
+		var ends []event.Time
+		for to := 1; to <= 2; to++ {
+			x, _ := mustConnect(t, a, 0, to, Connection{MTU: rocev2.MTU4096})
+			must(t, x.Post(Request{Op: ib.OpWrite, Bytes: 512 << 10, Done: func(c Completion) { ends = append(ends, c.End) }}))
+		}
+		settle(t, a)
+		if d := ends[1] - ends[0]; d > apart || turn > 0 && d < apart/3 {
+			t.Errorf("turns of %d bytes: one ends %v after the other", turn, d)
+		}
+	}
+}
+
+// Queue pairs that together may have little in flight to a host share that, and
+// use all of it, in turns of a packet.
+func TestTurnsShareTheWindowOfAPeer(t *testing.T) {
+	t.Parallel()
+	a := star(t, 2, 0, network.Switch{}, Config{Seed: 1, Window: qp.WindowConfig{InitialBytes: 96 << 10, MaxBytes: 96 << 10}})
+	const pairs, bytes = 16, 256 << 10
+	var last event.Time
+	for range pairs {
+		x, _ := mustConnect(t, a, 0, 1, Connection{MTU: rocev2.MTU1024})
+		must(t, x.Post(Request{Op: ib.OpWrite, Bytes: bytes, Done: func(c Completion) { last = max(last, c.End) }}))
+	}
+	settle(t, a)
+	if alone := event.Time(pairs * bytes * 8 * 1106 / 1024 * 10); last > alone*3/2 {
+		t.Errorf("all took %v, which the cable does in %v", last, alone)
+	}
+}

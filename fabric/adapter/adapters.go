@@ -1,6 +1,7 @@
 package adapter
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -24,6 +25,7 @@ type Config struct {
 	// a Connection.Congestion.
 	Window    qp.WindowConfig
 	ReadChunk int           // see engine.Config
+	Turn      int           // see engine.Config; 0: one packet, as in adapters
 	MinProbe  time.Duration // see engine.Config
 
 	NotifyInterval time.Duration  // see engine.Config, as all of these
@@ -128,7 +130,7 @@ func (a *Adapters) Host(number int) (*Host, error) {
 		h.pd = h.table.AllocPD()
 	}
 	h.e = engine.New(engine.Config{Addr: addrOf(h.number), Memory: h.table, Random: a.random,
-		Window: a.cfg.Window, ReadChunk: a.cfg.ReadChunk, MinProbe: a.cfg.MinProbe,
+		Window: a.cfg.Window, ReadChunk: a.cfg.ReadChunk, Turn: cmp.Or(a.cfg.Turn, 1), MinProbe: a.cfg.MinProbe,
 		NotifyInterval: a.cfg.NotifyInterval, NotifyScope: a.cfg.NotifyScope, NotifyHold: a.cfg.NotifyHold,
 		NotifyClass: a.cfg.NotifyClass, Phantom: !a.cfg.Real, Class: a.classOf,
 		Trace: a.trace(number)})

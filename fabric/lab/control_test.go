@@ -47,7 +47,7 @@ func TestSwiftBelowAPacket(t *testing.T) {
 func TestHPCCAsksForTelemetry(t *testing.T) {
 	t.Parallel()
 	for _, op := range operations {
-		s := Scenario{Until: 4000 * us, Warm: 2000 * us, Network: Network{Topology: "star", Hosts: 9, Profile: "hpcc-sim"},
+		s := Scenario{Until: 8000 * us, Warm: 4000 * us, Network: Network{Topology: "star", Hosts: 9, Profile: "hpcc-sim"},
 			Adapter: Adapter{MTU: 4096, Control: "hpcc"}, Traffic: []Traffic{{Kind: "incast", Senders: 8, Op: op}}}
 		if op == "read" { // data goes to the host that asks
 			s.Traffic, s.Adapter.ReadChunk = nil, 4096

@@ -170,6 +170,7 @@ func TestWrongScenarios(t *testing.T) {
 		"network.up_delay is":                      func(s *Scenario) { s.Network.UpDelay = 2_000_000 * us },
 		"network.red.kmin is":                      func(s *Scenario) { s.Network.RED = &RED{Kmin: 5000, Kmax: 1000} },
 		"network.buffer is":                        func(s *Scenario) { s.Network.Buffer = 1 },
+		"adapter.turn is":                          func(s *Scenario) { s.Adapter.Turn = 64<<10 + 1 },
 		"adapter.read_chunk is":                    func(s *Scenario) { s.Adapter.ReadChunk = 1 << 40 },
 		"at or until is negative":                  func(s *Scenario) { s.Failures = []Failure{{At: -us}} },
 		"take one of the two sizes out":            func(s *Scenario) { s.Adapter.Control, s.Adapter.Window = "static,bytes=64K", 1000 },
@@ -278,6 +279,7 @@ notify = "0us"
 min_probe = "0us"
 timeout = 0
 read_chunk = "0B"
+turn = "0B"
 [[traffic]]
 ranks = 1
 [[traffic]]

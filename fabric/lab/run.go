@@ -274,7 +274,7 @@ func (r *run) adapters(p *topology.Profile) error {
 	if r.tenants, err = of.tenants(); wrong != nil || err != nil {
 		return join(wrong, err)
 	}
-	cfg := adapter.Config{Seed: r.s.Seed, MinProbe: orDefault(c.MinProbe, r.minProbe()).duration(), ReadChunk: int(c.ReadChunk)}
+	cfg := adapter.Config{Seed: r.s.Seed, MinProbe: orDefault(c.MinProbe, r.minProbe()).duration(), ReadChunk: int(c.ReadChunk), Turn: int(c.Turn)}
 	cfg.Telemetry, cfg.PerPacket = r.s.Network.Switch.INT, entropy == 1
 	if trace := r.s.Trace; trace != nil {
 		cfg.Trace = func(at event.Time, host int, e *qp.TraceEvent) { trace(at.Duration(), host, e) }

@@ -136,6 +136,7 @@ type Adapter struct {
 	Timeout     int    // code of the local ACK timeout (IBTA 9.7.6.1.3); 0: 14, which is 67 ms
 	Shared      bool   // flows with an end share a connection if they have hosts and SrcPort in common; else each has its own
 	ReadChunk   Bytes  `toml:"read_chunk"`
+	Turn        Bytes  // that a queue pair sends before another has its turn; 0: a packet
 	Entropy     string // flow, or packet: each leaves by another source port than the one before, so that ECMP sends it by another way; "": flow
 
 	// Controller, if it is not nil, makes the congestion control of each
@@ -267,9 +268,10 @@ func (s *Scenario) check() error {
 		when(s.Cores < 0 || s.Cores > MostCores, "cores is %d: it is 1 to %d", s.Cores, MostCores),
 		when(!inRange(s.Until, s.Limit, s.Warm, s.Every), "until, limit or another time is negative, or above %v", mostTime),
 		when(s.Network.Buffer < 0 || s.Network.QueueMax < 0 || !inRange(s.Network.FlowletGap, s.Network.Watchdog, s.Network.Converge), "network.buffer or another size or time of the network is negative, or flowlet_gap, watchdog or converge above %v", mostTime),
-		when(a.Window < 0 || a.ReadChunk < 0 || a.Notify < 0 || a.MinProbe < 0, "adapter.window or another size or time of the adapters is negative"),
+		when(a.Window < 0 || a.ReadChunk < 0 || a.Turn < 0 || a.Notify < 0 || a.MinProbe < 0, "adapter.window or another size or time of the adapters is negative"),
 		when(a.Timeout < 0 || a.Timeout > 31, "adapter.timeout is %d: it is a code, from 1 to 31 for 8.192us to 8796s; 14 is 67ms", a.Timeout),
 		when(a.ReadChunk > mostWindow, "adapter.read_chunk is %v: it is at most %v", a.ReadChunk, Bytes(mostWindow)),
+		when(a.Turn > mostTurn, "adapter.turn is %v: it is at most %v", a.Turn, mostTurn),
 		when(a.Window > mostWindow, "adapter.window is %v: it is at most %v", a.Window, Bytes(mostWindow)),
 		when(a.Notify%nanosecond != 0 || a.Notify > mostWait, "adapter.notify is %v: it is whole nanoseconds, and at most %v", a.Notify, mostWait),
 		when(a.MinProbe%nanosecond != 0 || a.MinProbe > mostWait, "adapter.min_probe is %v: it is whole nanoseconds, and at most %v", a.MinProbe, mostWait),
@@ -278,6 +280,7 @@ func (s *Scenario) check() error {
 }
 
 const (
+	mostTurn   = Bytes(64 << 10)        // a segmentation run, see engine.Config
 	mostWindow = 1 << 30                // bytes, that an int has on any machine
 	nanosecond = Time(event.Nanosecond) // of the clock of adapters
 	mostWait   = 1000 * Time(event.Second)

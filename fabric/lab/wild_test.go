@@ -48,7 +48,7 @@ func wild(seed uint64) Scenario {
 	s.Adapter = Adapter{
 		MTU: []int{256, 1024, 4096}[d.below(3)], Control: d.one("window", "static", "dcqcn", "dcqcn-adapter", "dcqcn-host", "dcqcn,ai=1G,burst=16K"),
 		Window: Bytes(d.rarely(2_000_000)), Recovery: d.one("selective", "go-back-n"), NoECN: d.below(4) == 0,
-		Notify: Time(d.rarely(50)) * us, Timeout: 1 + d.below(14), Shared: d.below(3) == 0, ReadChunk: Bytes(d.rarely(100_000)),
+		Notify: Time(d.rarely(50)) * us, Timeout: 1 + d.below(14), Shared: d.below(3) == 0, ReadChunk: Bytes(d.rarely(100_000)), Turn: Bytes(d.rarely(65536)),
 	}
 	for range 1 + d.below(3) {
 		s.Traffic = append(s.Traffic, Traffic{

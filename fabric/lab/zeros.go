@@ -41,6 +41,7 @@ var notZero = map[string]string{
 	"adapter.notify":     "above 0; left out, it is 50us, or 4us with dcqcn-adapter",
 	"adapter.min_probe":  "above 0; left out, it is 80us, or 1ms where nothing is lost",
 	"adapter.timeout":    "1 to 31; left out, it is 14",
+	"adapter.turn":       "above 0, and at most 64KiB; left out, a packet",
 	"adapter.read_chunk": "above 0, and at most 1GiB; left out, it is the adapter's own",
 
 	"network.class.weight": "1 to 65535; left out, it is the profile's",

@@ -28,7 +28,7 @@ hosts_per_leaf = 4
 rate = "40Gb/s"
 profile = "dcqcn-paper"
 alpha = -8
-loss = 0.001
+loss = 0.002
 [adapter]
 control = "dcqcn"
 [[traffic]]

@@ -59,6 +59,11 @@ type Config struct {
 	// each message.
 	ReadChunk int
 
+	// Turn is how many bytes a queue pair sends before another one has its
+	// turn, at least one packet. 0 means a segmentation run, with which
+	// large messages cost the least on sockets.
+	Turn int
+
 	// MinProbe is how long a native peer is silent at least before
 	// the oldest packet in flight is sent again without waiting for the
 	// local ACK timeout, see qp.Config. 0 means 1 ms, a negative number

@@ -94,7 +94,7 @@ func (e *Engine) NewQP(c qp.Config, user any) (*QP, error) {
 	if err != nil {
 		return nil, err
 	}
-	q := &QP{User: user, qpn: qpn, held: held, core: core, ref: new(timerRef), class: e.cfg.class(0)}
+	q := &QP{User: user, qpn: qpn, held: held, core: core, ref: new(timerRef), class: e.cfg.class(0), whole: e.cfg.turn()}
 	q.ref.q = q
 	q.fresh.Value, q.round.Value, q.limited.Value = q, q, q
 	if !core.Connected() {

@@ -221,7 +221,7 @@ func (p *peers) stop(q *QP, first bool) {
 		}
 		a.waiting.PushFront(&q.limited)
 	case !q.limited.In():
-		q.quantum = turnBytes
+		q.quantum = mostTurn
 		a.waiting.PushBack(&q.limited)
 	}
 	if !a.listed {

@@ -29,6 +29,7 @@ type QP struct {
 
 	// Its turn, see turns.go.
 	turn  int32 // bytes left of it
+	whole int32 // bytes of one, but for MTUs that are larger
 	idle  bool  // it only keeps its place in the round
 	quiet bool  // it has nothing to send, and its turn need not ask
 	class uint8 // of its packets, see class.go
@@ -71,6 +72,9 @@ func (q *QP) Pending() bool { return q.fresh.In() || q.round.In() && !q.idle }
 
 // packetCost is what a packet of the path MTU takes of a turn.
 func (q *QP) packetCost() int { return max(rocev2.BTHLen+int(q.mtu)+rocev2.ICRCLen, minTurnCost) }
+
+// wholeTurn is how many bytes its turn has.
+func (q *QP) wholeTurn() int { return max(int(q.whole), q.packetCost()) }
 
 // PeerInfo is what an engine knows of a queue pair's peer.
 type PeerInfo struct {

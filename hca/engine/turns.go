@@ -22,11 +22,20 @@ type classTurns struct {
 	round list.List[QP] // those without anything to send (QP.idle) only keep their place
 }
 
-// A turn is one segmentation run, which is limited in bytes and in packets.
+// A turn is one segmentation run, which is limited in bytes and in packets, or
+// what Config.Turn says.
 const (
-	turnBytes   = transport.MaxRunBytes
+	mostTurn    = transport.MaxRunBytes
 	minTurnCost = transport.MaxRunBytes / transport.MaxRunSegments // that a packet takes of it
 )
+
+// turn returns the bytes of a turn.
+func (c *Config) turn() int32 {
+	if c.Turn == 0 {
+		return mostTurn
+	}
+	return int32(min(max(c.Turn, 0), mostTurn))
+}
 
 // aloneTurns is how many turns at once a queue pair has that is alone: what
 // comes meanwhile goes first in any case, and longer bursts cost less.
@@ -123,12 +132,12 @@ func (t *classTurns) push(q *QP) {
 	switch {
 	case q.Pending():
 	case !q.round.In():
-		q.turn = turnBytes
+		q.turn = int32(q.wholeTurn())
 		t.fresh.PushBack(&q.fresh)
 	case int(q.turn) >= q.packetCost():
 		t.fresh.PushBack(&q.fresh)
 	default:
-		q.turn, q.idle = turnBytes, false
+		q.turn, q.idle = int32(q.wholeTurn()), false
 	}
 }
 
@@ -143,9 +152,9 @@ func (t *classTurns) front() *QP {
 // rotate ends the turn of the front, which may have more to send.
 func (t *classTurns) rotate() {
 	q := t.pop()
-	q.turn, q.idle = turnBytes, false
+	q.turn, q.idle = int32(q.wholeTurn()), false
 	if t.len() == 0 {
-		q.turn = aloneTurns * turnBytes
+		q.turn *= aloneTurns
 	}
 	if !q.round.In() {
 		t.round.PushBack(&q.round)

@@ -100,3 +100,37 @@ func TestAcknowledgementsPassBulk(t *testing.T) {
 		}
 	}
 }
+
+// Queue pairs send in turns of as many bytes as is said, at least a packet.
+func TestTurns(t *testing.T) {
+	t.Parallel()
+	const mtu = 1024
+	for turn, packets := range map[int]int{1: 1, 8 << 10: 7, 1 << 20: 63} {
+		a, b := newWorld(t, 1).newPair(Config{Window: boundless, Turn: turn})
+		a.mtu, b.mtu, a.held = rocev2.MTU1024, rocev2.MTU1024, true
+		for range 2 {
+			q, _ := connectPair(a, b, false)
+			a.write(q, b, 1<<20)
+		}
+		for range 3 {
+			a.nextTurns() // both have begun
+		}
+		a.nextTurns()
+		run := 1
+		for i := 1; i < a.w.tx.Len(); i++ {
+			before, _ := a.w.tx.Packet(i - 1)
+			data, _ := a.w.tx.Packet(i)
+			switch {
+			case string(before[5:8]) == string(data[5:8]): // the destination QPN
+				if run++; run > packets {
+					t.Errorf("turns of %d bytes: %d packets of %d bytes in one", turn, run, mtu)
+				}
+			case run < packets-1 && run < i:
+				t.Errorf("turns of %d bytes: %d packets of %d bytes in one", turn, run, mtu)
+				fallthrough
+			default:
+				run = 1
+			}
+		}
+	}
+}
