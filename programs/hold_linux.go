@@ -126,12 +126,14 @@ func (h *Host) keep(conn *net.UnixConn) {
 }
 
 // report writes what Ports returns, a lease a message, and an empty one at the
-// end. A process that does not read it has a second.
+// end. A process that does not read it has as long as it gives the host. That
+// is counted from when all is known: on a busy machine it takes a while.
 func (h *Host) report(conn *net.UnixConn) error {
-	if err := conn.SetWriteDeadline(time.Now().Add(time.Second)); err != nil {
+	ports := h.Ports()
+	if err := conn.SetWriteDeadline(time.Now().Add(helloTime)); err != nil {
 		return err
 	}
-	for _, p := range h.Ports() {
+	for _, p := range ports {
 		if p.Lack != nil {
 			if err := writeUsed(conn, Used{Device: p.Name, Addr: p.Addr, Lack: p.Lack.Error()}); err != nil {
 				return err

@@ -102,14 +102,30 @@ func guardsOf(links []Link) (list []*guard.Link) {
 
 // GuardCounters returns what the device has sealed, opened and dropped as all
 // its packets are secured: by Config.Secure, or by the owner of its port, also
-// without that the program knows. secured is false, and the counters are 0,
-// where they are not.
+// without that the program knows. A device that owns its port (Config.Owner)
+// counts the management datagrams of all programs, too. secured is false, and
+// the counters are 0, where they are not.
 func (d *Device) GuardCounters() (sum GuardCounters, secured bool) {
 	for _, l := range d.guards {
 		c := l.Counters()
 		counters.Add(&sum, &c)
 	}
+	if d.has.port != nil {
+		if c, secured := d.has.port.GuardCounters(); secured {
+			counters.Add(&sum, &c)
+		}
+	}
 	return sum, len(d.guards) > 0
+}
+
+// KeyHosts returns the hosts with which there are keys, where all packets of
+// the device are secured, as GuardCounters says: packets to others wait for a
+// handshake first.
+func (d *Device) KeyHosts() []netip.Addr {
+	if len(d.guards) == 0 {
+		return nil
+	}
+	return d.guards[0].Hosts()
 }
 
 func (g *guarded) close() {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -75,6 +76,14 @@ func printDevice(io streams, dev *verbs.Device, f devinfoFlags) error {
 	device, port, gids := deviceAttrs(dev), portAttrs(p), dev.GIDs()
 	sealed := dev.SealedMTU(dev.Addr())
 	port.long("sealed_mtu", sealed.Bytes(), "%d (%d), of secured connections", sealed.Bytes(), sealed)
+	if c, secured := dev.GuardCounters(); secured {
+		hosts := hostList(dev.KeyHosts())
+		port.add("packets", "sealed", "sealed, none in clear (docs/secure.md)")
+		port.add("key_hosts", hosts, "%s", cmp.Or(strings.Join(hosts, ", "), "none yet: the first packet to a host begins a handshake"))
+		port.long("sealed_dropped", c.Dropped(), "%d packets, by this process", c.Dropped())
+	} else {
+		port.add("packets", "clear", "in clear")
+	}
 	port.long("in_use", f.inUse, "%s", yes(f.inUse))
 	if f.json {
 		port.add("gids", gidList(gids), "")
@@ -97,6 +106,15 @@ func printDevice(io streams, dev *verbs.Device, f devinfoFlags) error {
 	}
 	_, err := io.out.Write(w.b)
 	return err
+}
+
+// hostList returns addresses as texts.
+func hostList(hosts []netip.Addr) []string {
+	list := []string{}
+	for _, h := range hosts {
+		list = append(list, h.String())
+	}
+	return list
 }
 
 // attr is an attribute: its value for JSON, and as text.

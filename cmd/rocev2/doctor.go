@@ -14,6 +14,7 @@ import (
 	"github.com/gosoftroce/rocev2/observe/doctor"
 	"github.com/gosoftroce/rocev2/programs/interop"
 	"github.com/gosoftroce/rocev2/programs/interop/perftest"
+	"github.com/gosoftroce/rocev2/transport/keychannel"
 	"github.com/gosoftroce/rocev2/transport/udp"
 	"github.com/gosoftroce/rocev2/verbs"
 )
@@ -38,8 +39,9 @@ GIDs, the interface's MTU, the kernel's RDMA beside us, firewalls, dropped
 datagrams, limits of buffers, offloads, privileges, IPv6, reverse path filters.
 Each finding says what it means and what to do. Nothing is changed.
 
-With a PEER the way to it is tested: whether it answers and how fast, loss, and
-which path MTU fits. With --rate, doctor also measures a second of RDMA WRITE
+With a PEER the way to it is tested: whether it answers and how fast, loss, which
+path MTU fits, and where it is silent, whether one side is secured and the other
+is not, or there are no keys. With --rate, doctor also measures a second of RDMA WRITE
 against a server there: rocev2d, or rocev2 perf write_bw.
 
 Exit status: 1 if there is a problem, else 0, also with warnings.`,
@@ -137,6 +139,8 @@ func (f *doctorFlags) peer(ctx context.Context, io streams, name string, show fu
 		defer dev.Close()
 		defer p.Close()
 		c.Pinger, c.Local = p, dev.Addr()
+		_, c.Sealed = dev.GuardCounters()
+		c.KeyHosts = dev.KeyHosts
 	} else {
 		c.WhyNoPing = err
 		if c.Local, err = localFor(f.device, peer); err != nil {
@@ -145,6 +149,13 @@ func (f *doctorFlags) peer(ctx context.Context, io streams, name string, show fu
 	}
 	if ifi, ok := udp.InterfaceOf(c.Local); ok {
 		c.MTU = ifi.MTU
+	}
+	c.Connect = func(ctx context.Context) error {
+		conn, err := interop.Dial(ctx, c.Local, peer.String(), keychannel.Port)
+		if err == nil {
+			err = conn.Close()
+		}
+		return err
 	}
 	if c.Path, c.WhyNoPath = doctor.OpenPath(c.Local, peer); c.Path != nil {
 		defer c.Path.Close()

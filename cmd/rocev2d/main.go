@@ -282,7 +282,7 @@ func (p *program) explain(c *config.Config) error {
 func tlsText(t *config.TLS) string {
 	switch leaf := t.Leaf(); {
 	case !t.Given():
-		return "none: connections are in clear"
+		return "none: clients of regions are not secured, but as their devices are"
 	case leaf == nil:
 		return "by the secret of " + t.PSK
 	case t.ServerOnly:

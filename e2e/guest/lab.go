@@ -188,6 +188,9 @@ type Host struct{ ns *namespace }
 // Name returns "host".
 func (h *Host) Name() string { return "host" }
 
+// Namespace returns the name of its network namespace, for ip(8).
+func (h *Host) Namespace() string { return h.ns.name }
+
 // Start starts a program in the lab's namespace as root.
 func (h *Host) Start(ctx context.Context, argv ...string) (*Process, error) {
 	return startLocal(ctx, h.ns.command(ctx, argv), argv)

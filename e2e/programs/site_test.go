@@ -20,7 +20,7 @@ type site struct {
 	node guest.Node
 	addr string // of the device, which is also that of TCP
 	dev  string
-	gid  int      // index of the IPv4 address
+	gid  int      // index of the address
 	wrap []string // in front of a program's arguments
 }
 
@@ -83,7 +83,7 @@ func (s *site) learn(ctx context.Context) error {
 	}
 	s.dev = name[1]
 	for _, m := range gidLine.FindAllStringSubmatch(r.Stdout, -1) {
-		if strings.EqualFold(m[2], "::ffff:"+s.addr) || strings.EqualFold(m[2], hexGID(s.addr)) {
+		if strings.EqualFold(m[2], s.addr) || strings.EqualFold(m[2], "::ffff:"+s.addr) || strings.EqualFold(m[2], hexGID(s.addr)) {
 			s.gid, err = strconv.Atoi(m[1])
 			return err
 		}

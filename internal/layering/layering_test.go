@@ -136,7 +136,7 @@ var layers = map[string][]string{
 	"cmd/build": {"rocev2"}, // what the commands say of the processor
 
 	// What stops people, and the tools that show it.
-	"observe/doctor":       {"verbs", "rocev2", "transport", "transport/udp", "transport/lease", "observe/doctor/...", "internal/procfs", "internal/ifaddrs"},
+	"observe/doctor":       {"verbs", "rocev2", "transport", "transport/udp", "transport/lease", "transport/keychannel", "observe/doctor/...", "internal/procfs", "internal/ifaddrs"},
 	"observe/doctor/ping":  {"verbs", "rocev2", "rocev2/mad"},
 	"observe/doctor/probe": {"rocev2", "internal/dontfrag"},
 

@@ -48,8 +48,11 @@ func (d *checks) ports() {
 			d.ok("port", subject, "free")
 			continue
 		}
-		if d.shared(l.Addr) {
+		if hosts, sealed, ok := d.shared(l.Addr); ok {
 			d.ok("port", subject, "shared: %s owns it, and a device of this user has a part; the page of rocev2d and run --stats show who else", l.Holder)
+			if sealed {
+				d.sealed(l.Addr, hosts)
+			}
 			continue
 		}
 		d.add(d.notFree(subject, l))
@@ -57,13 +60,27 @@ func (d *checks) ports() {
 }
 
 // shared reports whether a device can be had on an address although its port is
-// taken: then the process that has it leases parts of it.
-func (d *checks) shared(addr netip.Addr) bool {
+// taken: then the process that has it leases parts of it. Where all packets of
+// the port are sealed, it returns the hosts with which there are keys.
+func (d *checks) shared(addr netip.Addr) (hosts []netip.Addr, sealed, ok bool) {
 	dev, err := d.Open(addr, verbs.Config{})
 	if err != nil {
-		return false
+		return nil, false, false
 	}
-	return dev.Close() == nil
+	_, sealed = dev.GuardCounters()
+	hosts = dev.KeyHosts()
+	return hosts, sealed, dev.Close() == nil
+}
+
+// sealed says of a device whose packets are all sealed with which hosts there
+// are keys.
+func (d *checks) sealed(addr netip.Addr, hosts []netip.Addr) {
+	d.secured = true
+	with := "no host yet"
+	if len(hosts) > 0 {
+		with = fmt.Sprint(hosts)
+	}
+	d.ok("sealed", addr.String(), "all packets are sealed, and what comes in clear is dropped; there are keys with %s (rocev2d says in /api/v1/devices since when, and why there are none with others)", with)
 }
 
 // notFree says what to do about a port that cannot be had. The module of

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gosoftroce/rocev2/transport/keychannel"
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
@@ -32,7 +33,7 @@ func (d *checks) firewall() {
 		}
 		read = append(read, c.name)
 		command := c.name + " " + strings.Join(c.args, " ")
-		for _, f := range judge(c.parse(text)) {
+		for _, f := range judge(c.parse(text), d.secured) {
 			f.Check, f.Subject, f.Command = "firewall", c.name, command
 			d.add(f)
 		}
@@ -55,14 +56,18 @@ type rule struct {
 	input  bool // of packets to this host
 	drops  bool // or refuses
 	roce   bool // it names UDP port 4791
+	keys   bool // it names TCP port 4791, where hosts agree on keys
 	all    bool // it names no port, protocol, state or interface
 }
 
-// judge turns rules into findings.
-func judge(rules []rule) (list []Finding) {
+// judge turns rules into findings. secured says that hosts must agree on keys.
+func judge(rules []rule, secured bool) (list []Finding) {
 	allowed := make(map[string]bool)
 	for _, r := range rules {
 		switch {
+		case r.keys && r.drops && secured:
+			list = append(list, Finding{Status: Problem, Text: fmt.Sprintf("a rule of chain %s drops TCP port %d, where hosts agree on keys for sealed packets: %s", r.chain, keychannel.Port, r.text),
+				Advice: "remove the rule, or allow the port before it: either of two hosts connects"})
 		case r.roce && r.drops:
 			list = append(list, Finding{Status: Problem, Text: fmt.Sprintf("a rule of chain %s drops UDP port %d: %s", r.chain, verbs.UDPPort, r.text), Advice: "remove the rule, or allow the port before it"})
 		case r.roce:
@@ -93,7 +98,8 @@ func iptablesRules(text string) (list []rule) {
 		case "-A":
 			target := after(f, "-j")
 			r.drops = target == "DROP" || target == "REJECT"
-			r.roce = after(f, "-p") == "udp" && (namesPort(after(f, "--dport"), ":") || namesPort(after(f, "--dports"), ":"))
+			named := namesPort(after(f, "--dport"), ":") || namesPort(after(f, "--dports"), ":")
+			r.roce, r.keys = named && after(f, "-p") == "udp", named && after(f, "-p") == "tcp"
 			r.all = r.drops && len(f) >= 4 && f[2] == "-j"
 		}
 		list = append(list, r)
@@ -119,6 +125,8 @@ func nftRules(text string) (list []rule) {
 			r := rule{chain: chain, text: line, input: input, drops: slices.Contains(f, "drop") || slices.Contains(f, "reject")}
 			_, ports, found := strings.Cut(line, "udp dport ")
 			r.roce = found && namesPorts(ports)
+			_, ports, found = strings.Cut(line, "tcp dport ")
+			r.keys = found && namesPorts(ports)
 			r.all = f[0] == "drop" || f[0] == "reject" || f[0] == "counter" && !strings.Contains(line, "dport") && r.drops && len(f) <= 6
 			list = append(list, r)
 		}

@@ -6,10 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
+	"syscall"
 	"time"
 
 	"github.com/gosoftroce/rocev2/observe/doctor/ping"
 	"github.com/gosoftroce/rocev2/observe/doctor/probe"
+	"github.com/gosoftroce/rocev2/transport/keychannel"
 )
 
 // PeerConfig says how the way to a peer is tested.
@@ -31,6 +34,14 @@ type PeerConfig struct {
 	// If nil, NoRate says why it is not measured.
 	Rate   func(context.Context) (string, error)
 	NoRate string
+
+	// Sealed says that all packets of the own device are sealed, KeyHosts
+	// with which hosts there are keys.
+	Sealed   bool
+	KeyHosts func() []netip.Addr
+	// Connect connects to where the peer agrees on keys, and closes the
+	// connection. Nil asks nothing.
+	Connect func(context.Context) error
 
 	OnFinding func(Finding) // if set, is called for each finding as it comes
 
@@ -77,6 +88,9 @@ func (p *peerChecks) ping(ctx context.Context) error {
 	if s.Received == 0 {
 		return p.silent(ctx)
 	}
+	if p.Sealed {
+		p.ok("sealed", subject, "the requests and their answers were sealed")
+	}
 	p.ok("ping", subject, "RoCEv2 is there: %d of %d requests answered, round trip %v at least, %v on average, %v at most", s.Received, s.Sent,
 		s.Min.Round(time.Microsecond), s.Avg.Round(time.Microsecond), s.Max.Round(time.Microsecond))
 	if s.Loss() == 0 {
@@ -99,8 +113,49 @@ func (p *peerChecks) silent(ctx context.Context) error {
 		f.Text += ": " + why.Text
 		f.Advice = why.Advice
 	}
+	if k, ok := p.keys(ctx); ok {
+		p.add(k)
+		if k.Status == Problem { // that is why
+			f.Advice = "see what is said of keys"
+		}
+	}
 	p.add(f)
 	return nil
+}
+
+// keys says whether a peer is silent because one side secures its device, and
+// the other one does not, or there are no keys.
+func (p *peerChecks) keys(ctx context.Context) (f Finding, ok bool) {
+	if p.Connect == nil {
+		return f, false
+	}
+	ctx, cancel := context.WithTimeout(ctx, p.Timeout)
+	defer cancel()
+	err := p.Connect(ctx)
+	f = Finding{Check: "keys", Subject: p.Peer.String(), Status: Problem}
+	has := p.KeyHosts != nil && slices.Contains(p.KeyHosts(), p.Peer.Unmap().WithZone(""))
+	at := fmt.Sprintf("TCP port %d", keychannel.Port)
+	refused := errors.Is(err, syscall.ECONNREFUSED)
+	switch {
+	case !p.Sealed && err == nil:
+		f.Text = "the peer takes connections at " + at + ", where hosts agree on keys: its device is secured, it seems, and the one here is not"
+		f.Advice = "secure this device, too (docs/secure.md, A whole device)"
+	case !p.Sealed:
+		return f, false
+	case refused:
+		f.Text = "the device here is secured, and the peer takes no connections at " + at + ": its device is not secured, or the process that secures it does not run"
+		f.Advice = "secure the device of the peer, too (docs/secure.md, A whole device), or start its rocev2d; another port is there where the configuration says so"
+	case err != nil:
+		f.Text = fmt.Sprintf("the device here is secured, and cannot connect to %s of the peer to agree on keys: %v", at, err)
+		f.Advice = "have firewalls let it pass, both ways"
+	case !has:
+		f.Text = "both devices are secured, and there are no keys: one side refuses the other"
+		f.Advice = "the logs of rocev2d of both sides, and /api/v1/devices, say why: docs/secure.md lists the errors"
+	default:
+		f.Status = OK
+		f.Text = "there are keys with the peer, and it takes connections at " + at
+	}
+	return f, true
 }
 
 func (p *peerChecks) sizes(ctx context.Context) error {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -69,6 +70,66 @@ func TestRunPeer(t *testing.T) {
 			if !strings.HasPrefix(got[check], status+" ") || !strings.Contains(got[check], words) {
 				t.Errorf("%s: %s is %q; want %q", name, check, got[check], want)
 			}
+		}
+	}
+}
+
+// TestKeysOfPeer: where a peer is silent, it is told whether that is because of
+// keys.
+func TestKeysOfPeer(t *testing.T) {
+	t.Parallel()
+	peer := netip.MustParseAddr("198.51.100.9")
+	for want, c := range map[string]struct {
+		sealed, has bool
+		err         error
+	}{
+		"problem its device is secured, it seems": {},
+		"problem its device is not secured":       {sealed: true, err: syscall.ECONNREFUSED},
+		"problem cannot connect to TCP port 4791": {sealed: true, err: context.DeadlineExceeded},
+		"problem one side refuses the other":      {sealed: true},
+		"ok there are keys with the peer":         {sealed: true, has: true},
+		"":                                        {err: syscall.ECONNREFUSED},
+	} {
+		cfg := PeerConfig{Peer: peer, MTU: 1500, Pinger: answers(0), Sealed: c.sealed, Connect: func(context.Context) error { return c.err },
+			KeyHosts: func() []netip.Addr {
+				if c.has {
+					return []netip.Addr{peer}
+				}
+				return nil
+			}}
+		list, err := RunPeer(t.Context(), cfg)
+		if err != nil {
+			t.Error(err)
+		}
+		got := ""
+		for _, f := range list {
+			if f.Check == "keys" {
+				got = f.Status.String() + " " + f.Text
+				if f.Status == Problem && f.Advice == "" {
+					t.Errorf("no advice: %v", f)
+				}
+			}
+		}
+		status, words, _ := strings.Cut(want, " ")
+		if !strings.HasPrefix(got, status) || !strings.Contains(got, words) || want == "" && got != "" {
+			t.Errorf("%q; want %q", got, want)
+		}
+	}
+}
+
+// TestFirewallOfKeys: a rule that drops the port where hosts agree on keys is a
+// problem where a device is secured.
+func TestFirewallOfKeys(t *testing.T) {
+	t.Parallel()
+	for _, rules := range [][]rule{
+		nftRules("table inet t {\n chain i {\n  type filter hook input priority 0; policy accept;\n  tcp dport { 22, 4791 } drop\n }\n}\n"),
+		iptablesRules("-P INPUT ACCEPT\n-A INPUT -p tcp -m tcp --dport 4791 -j DROP\n"),
+	} {
+		if list := judge(rules, true); len(list) != 1 || list[0].Status != Problem || !strings.Contains(list[0].Text, "TCP port 4791") {
+			t.Errorf("%v", list)
+		}
+		if list := judge(rules, false); len(list) != 0 {
+			t.Errorf("%v", list)
 		}
 	}
 }

@@ -43,7 +43,8 @@ func Run(ctx context.Context, c Config) ([]Finding, error) {
 type checks struct {
 	*Host
 	report
-	links []Link
+	links   []Link
+	secured bool // all packets of one of them are sealed
 }
 
 // choose takes the addresses to look at: those of loopback only where they are

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"runtime"
+	"slices"
 	"sync"
 
 	"github.com/gosoftroce/rocev2/rocev2"
@@ -81,6 +82,12 @@ func New(inner transport.Link, c Config) *Link {
 
 // Counters returns what was sealed, opened and dropped.
 func (l *Link) Counters() Counters { return l.counters.load() }
+
+// Hosts returns the peers that there are keys of to send, but for the own
+// address.
+func (l *Link) Hosts() []netip.Addr {
+	return slices.DeleteFunc(l.cfg.Table.Hosts(), func(a netip.Addr) bool { return a == l.local })
+}
 
 // Capabilities are those of the link inside, with room for what seals a packet.
 func (l *Link) Capabilities() transport.Capabilities {

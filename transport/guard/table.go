@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -164,6 +165,18 @@ func (t *Table) read() (peers []Peer, version uint64, ok bool) {
 		}
 	}
 	return nil, 0, false
+}
+
+// Hosts returns the peers that can be sent to, in the order of their addresses.
+func (t *Table) Hosts() (hosts []netip.Addr) {
+	list, _, _ := t.read()
+	for i := range list {
+		if list[i].Send.Number != 0 {
+			hosts = append(hosts, list[i].Addr)
+		}
+	}
+	slices.SortFunc(hosts, netip.Addr.Compare)
+	return hosts
 }
 
 func readPeer(at []atomic.Uint64) (p Peer) {

@@ -102,7 +102,7 @@ func (c *Channel) arrive(conn net.Conn) {
 	n.open = append(n.open, a)
 	c.wg.Go(func() {
 		if err := c.agree(c.ctx, conn, a.from, false); err != nil {
-			c.failed(a.from, err, "was connected to")
+			c.failed(a.from, err, false)
 		}
 		c.leave(a)
 	})

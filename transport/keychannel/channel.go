@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/gosoftroce/rocev2/internal/counters"
-	"github.com/gosoftroce/rocev2/internal/loglimit"
 	"github.com/gosoftroce/rocev2/transport/guard"
 )
 
@@ -25,7 +24,6 @@ type Channel struct {
 	cancel context.CancelFunc
 	ln     net.Listener
 	wg     sync.WaitGroup
-	limit  loglimit.Limit
 
 	mu      sync.Mutex // guards what follows
 	peers   map[netip.Addr]*peer
@@ -50,7 +48,8 @@ type peer struct {
 	dialing bool
 	tried   time.Time // when this side has connected last
 	fails   int       // since there were keys
-	err     error     // of the last try; nil: it has succeeded
+	err     error     // of the last handshake; nil: it has succeeded
+	erred   time.Time
 }
 
 // Counters are what a Channel has done.
@@ -92,7 +91,9 @@ func Open(cfg Config) (*Channel, error) {
 	c.tls.Store(cfg.TLS)
 	c.renewOwn()
 	c.ctx, c.cancel = context.WithCancel(context.Background())
+	c.mu.Lock() // look waits until sweep is there
 	c.sweep = time.AfterFunc(sweepEvery, c.look)
+	c.mu.Unlock()
 	c.wg.Go(c.accept)
 	return c, nil
 }
@@ -112,7 +113,8 @@ type State struct {
 	Addr  netip.Addr
 	Name  string    // that Config.Allow has returned
 	Since time.Time // of the keys; zero: there are none
-	Err   error     // of the last try of this side; nil: it has succeeded
+	Err   error     // of the last handshake, as Config.Explain has it; nil: it has succeeded
+	At    time.Time // of Err
 }
 
 // States returns what there is of each peer, in the order of their addresses.
@@ -120,22 +122,27 @@ func (c *Channel) States() (list []State) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for a, p := range c.peers {
-		list = append(list, State{a, p.name, p.since, p.err})
+		list = append(list, State{a, p.name, p.since, p.err, p.erred})
 	}
 	slices.SortFunc(list, func(a, b State) int { return a.Addr.Compare(b.Addr) })
 	return list
 }
 
-// failed counts a handshake that has failed, and logs it.
-func (c *Channel) failed(addr netip.Addr, err error, what string) {
+// failed counts a handshake that has failed, and tells of it. A peer that is
+// not known yet is not remembered for that it has connected: any host can.
+func (c *Channel) failed(addr netip.Addr, err error, began bool) {
 	if c.ctx.Err() != nil {
 		return
 	}
+	f := Failure{Peer: addr, Err: c.cfg.Explain(err), Began: began}
 	c.mu.Lock()
 	c.count.Failed++
+	if p := c.peers[addr]; p != nil {
+		p.err, p.erred, f.Since = f.Err, time.Now(), p.since
+	}
 	c.mu.Unlock()
-	if hidden, ok := c.limit.Allow(time.Now()); ok {
-		c.cfg.Log.Warn("no keys of a peer host: packets to it are not sent, and those of it are dropped", "device", c.local, "peer", addr, "this_side", what, "why", c.cfg.Explain(err), "more_before", hidden)
+	if c.cfg.Failed != nil {
+		c.cfg.Failed(f)
 	}
 }
 

@@ -5,10 +5,8 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"net"
 	"net/netip"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -327,71 +325,6 @@ func TestHints(t *testing.T) {
 		}
 		closeAll(t, a, b)
 	})
-}
-
-// TestRefused: no side has keys of a peer that is not the one with that
-// address.
-func TestRefused(t *testing.T) {
-	t.Parallel()
-	ca, other := testcert.New(t), testcert.New(t)
-	forB := testcert.Subject{CN: "b", Addr: addrB.String()}
-	stranger := config(t, other, forB)
-	stranger.RootCAs = ca.Pool
-	for _, c := range []struct {
-		name   string
-		server *tls.Config
-		change func(*keychannel.Config)
-		want   string
-	}{
-		{name: "another authority", server: stranger, want: "unknown authority"},
-		{name: "another address", server: config(t, ca, testcert.Subject{CN: "b", Addr: addrC.String()}), want: "10.0.0.2"},
-		{name: "no address", server: config(t, ca, testcert.Subject{CN: "b"}), want: "IP SANs"},
-		{name: "expired", server: config(t, ca, testcert.Subject{CN: "b", Addr: addrB.String(), Expired: true}), want: "expired"},
-		{name: "not allowed", server: config(t, ca, forB), want: "not on the list", change: func(c *keychannel.Config) {
-			c.Allow = func(netip.Addr, *tls.ConnectionState) (string, error) {
-				return "", errors.New("not on the list")
-			}
-		}},
-	} {
-		for _, begins := range []bool{true, false} {
-			t.Run(fmt.Sprint(c.name, begins), func(t *testing.T) {
-				t.Parallel()
-				good := config(t, ca, testcert.Subject{CN: "a", Addr: addrA.String()})
-				synctest.Test(t, func(t *testing.T) {
-					var mu sync.Mutex
-					var why error
-					n := newNetwork()
-					a := n.open(t, addrA, good, func(k *keychannel.Config) {
-						if c.change != nil {
-							c.change(k)
-						}
-						k.Explain = func(err error) error {
-							mu.Lock()
-							defer mu.Unlock()
-							why = errors.Join(why, err)
-							return err
-						}
-					})
-					b := n.open(t, addrB, c.server, nil)
-					if begins {
-						a.Want(addrB, guard.ToSend)
-					} else {
-						b.Want(addrA, guard.ToSend)
-					}
-					time.Sleep(10 * time.Second)
-					if st := a.state(addrB); !st.Since.IsZero() {
-						t.Errorf("keys: %+v", st)
-					}
-					mu.Lock()
-					defer mu.Unlock()
-					if why == nil || !strings.Contains(why.Error(), c.want) {
-						t.Errorf("the error is %v", why)
-					}
-					closeAll(t, a, b)
-				})
-			})
-		}
-	}
 }
 
 // TestReflected: an attacker that connects a side with itself, or with a third

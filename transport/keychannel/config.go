@@ -53,7 +53,12 @@ type Config struct {
 
 	Table *guard.Table // that keys are entered in
 	Slots int          // of the port; 0: 1
-	Log   *slog.Logger // nil: nothing is logged
+	Log   *slog.Logger // is told of new peers; nil: nothing is logged
+
+	// Failed, if it is not nil, is told of each handshake that fails, of
+	// which strangers can cause many. It may be called from several
+	// goroutines, and must not wait.
+	Failed func(Failure)
 
 	// For tests: in place of TCP.
 	Listen func() (net.Listener, error)
@@ -109,28 +114,22 @@ func zoneFor(peer, own netip.Addr) string {
 	return ""
 }
 
-// client returns the configuration of TLS to connect to a peer with.
-func (c *Config) client(base *tls.Config, peer netip.Addr) *tls.Config {
-	t := common(base)
-	switch {
-	case base.InsecureSkipVerify:
-	case c.AnyAddress:
-		t.InsecureSkipVerify = true // but for the name, in verify
-		t.VerifyConnection = func(state tls.ConnectionState) error {
-			if err := verify(&state, base); err != nil || base.VerifyConnection == nil {
-				return err
-			}
-			return base.VerifyConnection(state)
-		}
-	default:
-		t.ServerName = peer.String()
+// client returns the configuration of TLS to connect to a peer with. name gets
+// what Allow has returned.
+func (c *Config) client(base *tls.Config, peer netip.Addr, name *string) *tls.Config {
+	t := c.common(base, peer, name)
+	t.InsecureSkipVerify = true // VerifyConnection does it
+	// Also one of an authority that the peer does not name: its error says
+	// what is wrong then, and not that there was none.
+	if t.GetClientCertificate == nil && len(t.Certificates) > 0 {
+		t.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &t.Certificates[0], nil }
 	}
 	return t
 }
 
-// server returns the configuration of TLS for those that connect.
-func (c *Config) server(base *tls.Config) *tls.Config {
-	t := common(base)
+// server returns the configuration of TLS for a peer that has connected.
+func (c *Config) server(base *tls.Config, peer netip.Addr, name *string) *tls.Config {
+	t := c.common(base, peer, name)
 	t.GetConfigForClient = nil // which may ask for no certificate
 	switch {
 	case !base.InsecureSkipVerify:
@@ -141,33 +140,64 @@ func (c *Config) server(base *tls.Config) *tls.Config {
 	return t
 }
 
-func common(base *tls.Config) *tls.Config {
+// common decides about the peer within the handshake, so that an alert of TLS
+// tells it that it is refused.
+func (c *Config) common(base *tls.Config, peer netip.Addr, name *string) *tls.Config {
 	t := base.Clone()
-	t.MinVersion, t.SessionTicketsDisabled = tls.VersionTLS13, true
+	t.MinVersion, t.SessionTicketsDisabled, t.VerifyPeerCertificate = tls.VersionTLS13, true, nil // see check
+	t.VerifyConnection = func(state tls.ConnectionState) (err error) {
+		*name, err = c.check(base, peer, &state)
+		return err
+	}
 	return t
 }
 
-// verify checks that an authority has issued the certificate of a peer, for any
-// name.
-func verify(state *tls.ConnectionState, base *tls.Config) error {
-	between := x509.NewCertPool()
-	for _, c := range state.PeerCertificates[1:] {
-		between.AddCert(c)
-	}
-	o := x509.VerifyOptions{Roots: base.RootCAs, Intermediates: between}
-	if base.Time != nil {
-		o.CurrentTime = base.Time()
-	}
-	_, err := state.PeerCertificates[0].Verify(o)
-	return err
-}
-
-// check decides whether a peer may come that has authenticated itself.
+// check decides whether a peer may come, and returns its name.
 func (c *Config) check(base *tls.Config, peer netip.Addr, state *tls.ConnectionState) (name string, err error) {
-	if !base.InsecureSkipVerify && !c.AnyAddress {
-		if err := state.PeerCertificates[0].VerifyHostname(peer.String()); err != nil {
-			return "", fmt.Errorf("the certificate of the peer is not for its address: %w", err)
+	if !base.InsecureSkipVerify {
+		if err := c.verify(base, peer, state); err != nil {
+			return "", err
+		}
+	}
+	if base.VerifyPeerCertificate != nil {
+		var raw [][]byte
+		for _, c := range state.PeerCertificates {
+			raw = append(raw, c.Raw)
+		}
+		if err := base.VerifyPeerCertificate(raw, state.VerifiedChains); err != nil {
+			return "", err
+		}
+	}
+	if base.VerifyConnection != nil {
+		if err := base.VerifyConnection(*state); err != nil {
+			return "", err
 		}
 	}
 	return c.Allow(peer, state)
+}
+
+// verify checks that an authority has issued the certificate of a peer, which
+// crypto/tls has done of one that has connected; and that it is for the address
+// of the peer, unless any does.
+func (c *Config) verify(base *tls.Config, peer netip.Addr, state *tls.ConnectionState) (err error) {
+	leaf := state.PeerCertificates[0]
+	if len(state.VerifiedChains) == 0 {
+		o := x509.VerifyOptions{Roots: base.RootCAs, Intermediates: x509.NewCertPool()}
+		for _, c := range state.PeerCertificates[1:] {
+			o.Intermediates.AddCert(c)
+		}
+		if base.Time != nil {
+			o.CurrentTime = base.Time()
+		}
+		if state.VerifiedChains, err = leaf.Verify(o); err != nil {
+			return err
+		}
+	}
+	if c.AnyAddress {
+		return nil
+	}
+	if err := leaf.VerifyHostname(peer.String()); err != nil { // its type is that of the name of a server
+		return fmt.Errorf("the certificate of the peer is not for its address, %v (a subject alternative name): %v", peer, err)
+	}
+	return nil
 }

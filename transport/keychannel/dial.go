@@ -129,17 +129,19 @@ func (c *Channel) dial(addr netip.Addr, k kind) {
 	conn, err := c.cfg.Dial(ctx, addr)
 	if err == nil {
 		err = c.agree(ctx, conn, addr, true)
+	} else {
+		err = c.cfg.notConnected(err)
 	}
 	c.mu.Lock()
 	c.dials[k]--
 	if p := c.peers[addr]; p != nil {
-		p.dialing, p.err = false, err
+		p.dialing = false
 		if p.fails++; err == nil {
 			p.fails = 0
 		}
 	}
 	c.mu.Unlock()
 	if err != nil {
-		c.failed(addr, err, "connected to it")
+		c.failed(addr, err, true)
 	}
 }

@@ -82,20 +82,17 @@ func (c *Channel) agree(ctx context.Context, conn net.Conn, peer netip.Addr, cli
 	}
 	begun, base := time.Now(), c.tls.Load()
 	var t *tls.Conn
+	var name string
 	if client {
-		t = tls.Client(conn, c.cfg.client(base, peer))
+		t = tls.Client(conn, c.cfg.client(base, peer, &name))
 	} else {
-		t = tls.Server(conn, c.cfg.server(base))
+		t = tls.Server(conn, c.cfg.server(base, peer, &name))
 	}
 	if err := t.HandshakeContext(ctx); err != nil {
 		linger(conn)
 		return err
 	}
 	state := t.ConnectionState()
-	name, err := c.cfg.check(base, peer, &state)
-	if err != nil {
-		return err
-	}
 	into, err := secretOf(&state, !client)
 	if err != nil {
 		return err

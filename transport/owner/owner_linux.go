@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gosoftroce/rocev2/internal/loglimit"
+	"github.com/gosoftroce/rocev2/transport/guard"
 	"github.com/gosoftroce/rocev2/transport/lease"
 	"github.com/gosoftroce/rocev2/transport/udp"
 )
@@ -136,6 +137,17 @@ func (o *Owner) Stats() Stats {
 
 // tellMost is how long Leases waits for leaseholders that are asked.
 const tellMost = 200 * time.Millisecond
+
+// GuardCounters returns what the owner has sealed, opened and dropped of
+// management datagrams, its own and those of leaseholders. secured is false
+// where the port is not secured.
+func (o *Owner) GuardCounters() (c guard.Counters, secured bool) {
+	g, secured := o.exchange.link.(*guard.Link)
+	if secured {
+		c = g.Counters()
+	}
+	return c, secured
+}
 
 // Leases returns the leases, in the order of their slots. It asks the
 // leaseholders for their counters, and waits for those that answer at once.

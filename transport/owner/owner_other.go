@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+
+	"github.com/gosoftroce/rocev2/transport/guard"
 )
 
 // Owner owns a port. There is none on this system.
@@ -30,6 +32,9 @@ func (o *Owner) Leases() []Lease { return nil }
 
 // Stats returns zeros.
 func (o *Owner) Stats() Stats { return Stats{} }
+
+// GuardCounters returns zeros.
+func (o *Owner) GuardCounters() (c guard.Counters, secured bool) { return c, false }
 
 // Close does nothing.
 func (o *Owner) Close() error { return nil }

@@ -155,7 +155,12 @@ type (
 		Items items[struct {
 			Address, State, Interface string
 			QPs, MRs                  int
+			Secured                   *securedAnswer
 		}]
+	}
+	securedAnswer struct {
+		Total int
+		Hosts items[struct{ Since time.Time }] // those without keys first
 	}
 	countersAnswer struct {
 		Devices items[struct {
@@ -163,6 +168,7 @@ type (
 			Link     map[string]uint64
 			QPs      map[string]uint64
 			Drops    map[string]uint64
+			Guard    map[string]uint64
 			RTT      struct{ Median_us int64 }
 			InFlight int `json:"in_flight"`
 		}]
@@ -230,11 +236,29 @@ func (d *Daemon) Sample(ctx context.Context) (*Sample, error) {
 		s.State = "not ready"
 	}
 	for _, i := range devices.Items {
-		s.Devices = append(s.Devices, Device{Address: i.Address, Interface: i.Interface, State: i.State, QPs: i.QPs, MRs: i.MRs})
+		s.Devices = append(s.Devices, Device{Address: i.Address, Interface: i.Interface, State: i.State, QPs: i.QPs, MRs: i.MRs, Keys: i.Secured.keys()})
 	}
 	counters.addTo(s)
 	leases.addTo(s)
 	return s, nil
+}
+
+// keys is nil where nothing is secured.
+func (a *securedAnswer) keys() *Keys {
+	if a == nil {
+		return nil
+	}
+	k := &Keys{}
+	for _, h := range a.Hosts {
+		switch {
+		case h.Since.IsZero():
+			k.Without++
+		case k.Since.IsZero() || h.Since.Before(k.Since):
+			k.Since = h.Since
+		}
+	}
+	k.Hosts = a.Total - k.Without
+	return k
 }
 
 // addTo adds the counters of the devices.
@@ -249,6 +273,11 @@ func (c *countersAnswer) addTo(s *Sample) {
 		to.Again, to.InFlight, to.RTT = i.QPs["retransmits"], i.InFlight, i.RTT.Median_us
 		for _, n := range i.Drops {
 			to.Dropped += n
+		}
+		for name, n := range i.Guard {
+			if name != "guard_sealed" && name != "guard_opened" && name != "guard_waited" {
+				to.Dropped += n
+			}
 		}
 	}
 }

@@ -33,6 +33,13 @@ type Device struct {
 	Again, Dropped uint64 // packets sent again, and dropped
 	InFlight       int    // bytes
 	RTT            int64  // µs; the median of its queue pairs
+	Keys           *Keys  // nil: its packets go in clear
+}
+
+// Keys are those of a device that seals all packets.
+type Keys struct {
+	Hosts, Without int       // hosts with which there are keys, and others
+	Since          time.Time // of the oldest keys; zero: there are none
 }
 
 // QP is a queue pair.

@@ -116,7 +116,8 @@ func lookup[T any, K comparable](m map[K]*T, k K) (*T, bool) {
 func devicesTable(r *rater, now, before *Sample) *Table {
 	t := &Table{Name: "devices", Title: "Devices", total: len(now.Devices), columns: []column{
 		columnDevice, {"state", "STATE", 6, false}, {"qps", "QPS", 5, true}, columnTx, columnRx, columnTxPkts, columnRxPkts, columnAgain, columnDropped,
-		columnFlight, columnRTT, {"mrs", "MRS", 5, true}, {"interface", "INTERFACE", 10, false}}}
+		columnFlight, columnRTT, {"mrs", "MRS", 5, true}, {"interface", "INTERFACE", 10, false},
+		{"key_hosts", "KEYS", 5, true}, {"key_hosts_without", "NOKEYS", 6, true}, {"keys_age_seconds", "KEYAGE", 6, true}}}
 	key := func(d *Device) string { return d.Address }
 	old := byKey(before.Devices, key)
 	for i := range now.Devices {
@@ -126,9 +127,24 @@ func devicesTable(r *rater, now, before *Sample) *Table {
 		row = append(row, r.cells(&d.traffic, &o.traffic, known)...)
 		row = append(row, numberCell(r.of(d.Again, o.Again, known), count), numberCell(r.of(d.Dropped, o.Dropped, known), count),
 			numberCell(float64(d.InFlight), size), numberCell(float64(d.RTT), micros), numberCell(float64(d.MRs), plain), textCell(d.Interface))
+		row = append(row, d.Keys.cells(now.Time)...)
 		t.rows = append(t.rows, row)
 	}
 	return t
+}
+
+// cells say with how many hosts there are keys, with how many not, and since
+// when.
+func (k *Keys) cells(now time.Time) []cell {
+	none := cell{text: "-", value: -1}
+	if k == nil {
+		return []cell{none, none, none}
+	}
+	since := none
+	if !k.Since.IsZero() {
+		since = numberCell(now.Sub(k.Since).Seconds(), age)
+	}
+	return []cell{numberCell(float64(k.Hosts), plain), numberCell(float64(k.Without), plain), since}
 }
 
 func qpsTable(r *rater, now, before *Sample) *Table {

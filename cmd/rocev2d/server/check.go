@@ -76,6 +76,11 @@ func (k *checker) devices() {
 			continue
 		}
 		seen[addr] = i
+		if c.Guard.Given() {
+			if _, err := hostTLS(&c.Guard, addr); err != nil {
+				k.fail(fmt.Sprintf("device.%d.secure.cert", i), "%v", err)
+			}
+		}
 		if err := tryDevice(c); err != nil {
 			k.fail(at, "%v", err)
 		}

@@ -53,7 +53,7 @@ func (h *handlers) apiCounters(*http.Request) (any, error) {
 		}
 		st.Link.Each(func(name string, n uint64) { c.Link[name] = n; note(name, n) })
 		qs.Each(func(name string, n uint64) { c.QPs[name] = n; note(name, n) })
-		if g, secured := d.dev.GuardCounters(); secured {
+		if g, secured := d.guardCounters(); secured {
 			c.Guard = map[string]uint64{}
 			g.Each(func(name string, n uint64) { c.Guard[name] = n; note(name, n) })
 		}

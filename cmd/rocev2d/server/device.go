@@ -56,7 +56,7 @@ func (d *device) found(f verbs.Finding) {
 // ownDevice owns port 4791 of an address and opens a device there. Where the
 // configuration has no programs, and the system cannot share a port, it has it
 // for itself.
-func ownDevice(c config.Device, seals bool, share owner.Config) (*device, error) {
+func ownDevice(c config.Device, seals bool, share owner.Config, r *records) (*device, error) {
 	addr, err := verbs.ResolveAddr(c.Address)
 	if err != nil {
 		return nil, err
@@ -65,7 +65,7 @@ func ownDevice(c config.Device, seals bool, share owner.Config) (*device, error)
 	share.Addr, share.Ended, share.Past = addr, d.past.add, d.past.Leases
 	if c.Guard.Given() {
 		share.Slots = owner.DefaultSlots()
-		if d.keys, err = openKeys(&c.Guard, addr, share.Slots, share.Log); err != nil {
+		if d.keys, err = openKeys(&c.Guard, addr, share.Slots, share.Log, r.notAgreed(addr)); err != nil {
 			return nil, err
 		}
 		share.Secured = d.keys.secured()

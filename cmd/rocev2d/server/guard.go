@@ -3,6 +3,7 @@ package server
 import (
 	"cmp"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -17,6 +18,7 @@ import (
 	"github.com/gosoftroce/rocev2/transport/guard"
 	"github.com/gosoftroce/rocev2/transport/keychannel"
 	"github.com/gosoftroce/rocev2/transport/owner"
+	"github.com/gosoftroce/rocev2/verbs"
 )
 
 // hostKeys are the keys that a device has with other hosts, whose packets are
@@ -27,9 +29,10 @@ type hostKeys struct {
 	file  *os.File
 }
 
-// openKeys begins to agree with other hosts on keys.
-func openKeys(g *config.Guard, addr netip.Addr, slots int, log *slog.Logger) (*hostKeys, error) {
-	t, err := g.TLS()
+// openKeys begins to agree with other hosts on keys. failed is told of
+// handshakes that fail.
+func openKeys(g *config.Guard, addr netip.Addr, slots int, log *slog.Logger, failed func(keychannel.Failure)) (*hostKeys, error) {
+	t, err := hostTLS(g, addr)
 	if err != nil {
 		return nil, err
 	}
@@ -38,12 +41,48 @@ func openKeys(g *config.Guard, addr netip.Addr, slots int, log *slog.Logger) (*h
 		return nil, err
 	}
 	h.Channel, err = keychannel.Open(keychannel.Config{Addr: addr, Port: uint16(g.Port), TLS: t, AnyAddress: g.AnyAddress,
-		Allow: allowHosts(g.Allow), Explain: secure.Explain, Table: h.table, Slots: slots, Log: log})
+		Allow: allowHosts(g.Allow), Explain: secure.Explain, Table: h.table, Slots: slots, Log: log, Failed: failed})
 	if err != nil {
 		h.file.Close()
 		return nil, fmt.Errorf("listen for other hosts, to agree on keys: %w", err)
 	}
 	return h, nil
+}
+
+// hostTLS reads the files of a device. Its certificate is one that other hosts
+// take.
+func hostTLS(g *config.Guard, addr netip.Addr) (*tls.Config, error) {
+	t, err := g.TLS()
+	if err != nil || g.PSK != "" {
+		return t, err
+	}
+	leaf := t.Certificates[0].Leaf
+	if err := leaf.VerifyHostname(addr.WithZone("").String()); err != nil && !g.AnyAddress {
+		return nil, fmt.Errorf("device.secure.cert: %s is not for %v, so other hosts refuse it: issue it with that as a subject alternative name (IP:%[2]v), or set any_address on all hosts: %w", g.Cert, addr.WithZone(""), err)
+	}
+	for _, use := range []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth} {
+		if all := leaf.ExtKeyUsage; len(all) > 0 && !slices.Contains(all, use) && !slices.Contains(all, x509.ExtKeyUsageAny) {
+			return nil, fmt.Errorf("device.secure.cert: the extended key usage of %s does not have both serverAuth and clientAuth, so other hosts refuse it: either of two hosts connects", g.Cert)
+		}
+	}
+	return t, nil
+}
+
+// notAgreed records that a handshake of a device with another host has failed.
+func (r *records) notAgreed(device netip.Addr) func(keychannel.Failure) {
+	return func(f keychannel.Failure) {
+		p := Problem{Device: device.String(), Source: "keys", Peer: f.Peer.String(), What: "it has connected: " + f.Err.Error(),
+			Meaning: "there are no keys with that host: packets to it are not sent, and those of it are dropped",
+			Remedy:  "see what docs/secure.md says of the error, and what the peer itself says",
+		}
+		if f.Began {
+			p.What = "this side has connected: " + f.Err.Error()
+		}
+		if !f.Since.IsZero() {
+			p.Meaning = "no new keys were agreed upon with that host: those of before are used, which it may have lost by a restart"
+		}
+		r.problem(p)
+	}
 }
 
 func (h *hostKeys) secured() *owner.Secured {
@@ -79,7 +118,7 @@ func (s *Server) renewTLS() error {
 		if d.keys == nil {
 			continue
 		}
-		t, err := d.cfg.Guard.TLS()
+		t, err := hostTLS(&d.cfg.Guard, d.dev.Addr())
 		if err != nil {
 			errs = append(errs, fmt.Errorf("device %s: the certificate of before stays: %w", d.addr(), err))
 			continue
@@ -101,7 +140,8 @@ type hostInfo struct {
 	Address string     `json:"address"`
 	Name    string     `json:"name,omitempty"`  // of its certificate
 	Since   *time.Time `json:"since,omitempty"` // of the keys; none: there are none
-	Error   string     `json:"error,omitempty"` // of the last handshake that this side has begun
+	Error   string     `json:"error,omitempty"` // of the last handshake
+	ErrorAt *time.Time `json:"error_at,omitempty"`
 }
 
 // maxHosts bounds the hosts of a device that are listed: first those without
@@ -123,11 +163,24 @@ func (d *device) secured() *securedInfo {
 			h.Since = &s.Since
 		}
 		if s.Err != nil {
-			h.Error = clip(secure.Explain(s.Err).Error())
+			h.Error, h.ErrorAt = clip(s.Err.Error()), &s.At
 		}
 		i.Hosts = append(i.Hosts, h)
 	}
 	return i
+}
+
+// guardCounters returns what the daemon has sealed, opened and dropped of a
+// device: of its own queue pairs, and of the management datagrams of all
+// programs.
+func (d *device) guardCounters() (sum verbs.GuardCounters, secured bool) {
+	sum, secured = d.dev.GuardCounters()
+	if d.port != nil {
+		if c, ok := d.port.GuardCounters(); ok {
+			sum.Add(&c)
+		}
+	}
+	return sum, secured
 }
 
 // keyGauges are the keys with other hosts, for the metrics.
@@ -149,6 +202,12 @@ func keyGauges(devices []*device) (list []metrics.Gauge) {
 		}
 		add("key_hosts", "hosts with which a secured device has keys", uint64(with), false)
 		add("key_hosts_without", "hosts with which a secured device has no keys, as handshakes fail: packets to them are not sent", uint64(without), false)
+		if g, ok := d.port.GuardCounters(); ok {
+			g.Each(func(name string, v uint64) {
+				list = append(list, metrics.Gauge{Name: "manager_sealing", Help: "what sealing the management datagrams of all programs of a port has counted, by the name of the counter in verbs.GuardCounters", Label: "device", LabelValue: d.addr(),
+					More: []metrics.Label{{Name: "counter", Value: name}}, Value: float64(v), Total: true})
+			})
+		}
 		c := d.keys.Counters()
 		c.Each(func(name string, v uint64) { add(name, c.Help(name), v, true) })
 	}

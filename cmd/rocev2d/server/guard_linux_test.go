@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gosoftroce/rocev2/cmd/rocev2d/server"
 	"github.com/gosoftroce/rocev2/cmd/rocev2d/server/config"
 	"github.com/gosoftroce/rocev2/internal/testcert"
 	"github.com/gosoftroce/rocev2/verbs"
@@ -46,7 +47,10 @@ func TestSecuredShows(t *testing.T) {
 			Secured struct {
 				How   string
 				Total int
-				Hosts []struct{ Address, Name, Since, Error string }
+				Hosts []struct {
+					Address, Name, Since, Error string
+					At                          string `json:"error_at"`
+				}
 			}
 		}
 	}
@@ -56,6 +60,12 @@ func TestSecuredShows(t *testing.T) {
 		return s.Total == 2 && s.Hosts[0].Error != "" && s.Hosts[1].Since != ""
 	})
 	s := devices.Items[0].Secured
+	if !strings.Contains(s.Hosts[0].Error, "its device is not secured") || s.Hosts[0].At == "" {
+		t.Errorf("%+v", s.Hosts)
+	}
+	if _, _, errors := a.ask("GET", "/api/v1/errors", ""); !strings.Contains(errors, "its device is not secured") || !strings.Contains(errors, `"source":"keys"`) || !strings.Contains(errors, "docs/secure.md") {
+		t.Errorf("the errors are %s", errors)
+	}
 	if s.Hosts[0].Address != clear.addr.String() || s.Hosts[0].Since != "" || s.Hosts[1].Address != b.addr.String() || s.Hosts[1].Name != "CN=host" ||
 		!strings.Contains(s.How, "secured with") {
 		t.Errorf("%+v", s)
@@ -88,9 +98,27 @@ func TestSecuredShows(t *testing.T) {
 		fmt.Sprintf(`rocev2_sealing_total{counter="guard_opened",device="%v"} `, a.addr),
 		`counter="guard_sealed",device="` + a.addr.String() + `",user="`,
 		fmt.Sprintf(`rocev2_key_hosts_without{device="%v"} 1`, a.addr),
+		fmt.Sprintf(`rocev2_manager_sealing_total{counter="guard_clear",device="%v"} `, a.addr),
 	} {
 		if !strings.Contains(body, want) {
 			t.Errorf("the metrics have no %s", want)
 		}
+	}
+}
+
+// TestCertificateOfOthers: a certificate that other hosts would refuse is a
+// mistake of the configuration.
+func TestCertificateOfOthers(t *testing.T) {
+	t.Parallel()
+	ca := testcert.New(t)
+	cfg := settings(loopback())
+	g := &cfg.Devices[0].Guard
+	g.Cert, g.Key, g.CA = ca.Files(t, t.TempDir(), "host", testcert.Subject{CN: "host", Addr: "192.0.2.99"})
+	if err := server.Check(t.Context(), cfg, nil); err == nil || !strings.Contains(err.Error(), "is not for "+cfg.Devices[0].Address) {
+		t.Error(err)
+	}
+	g.AnyAddress = true
+	if err := server.Check(t.Context(), cfg, nil); err != nil {
+		t.Error(err)
 	}
 }

@@ -98,7 +98,7 @@ func (s *Server) open(ctx, run context.Context) error {
 		return err
 	}
 	for i, c := range wantedDevices(s.cfg) {
-		d, err := ownDevice(c, s.cfg.TLS.Given(), share)
+		d, err := ownDevice(c, s.cfg.TLS.Given(), share, s.records)
 		if err != nil {
 			return fmt.Errorf("%s: %w", s.cfg.Where(fmt.Sprintf("device.%d", i)), err)
 		}
