@@ -55,9 +55,9 @@ type Config struct {
 	Slots int          // of the port; 0: 1
 	Log   *slog.Logger // is told of new peers; nil: nothing is logged
 
-	// Failed is told of each handshake that fails: strangers can cause many.
-	// It may be called from several goroutines, and must not wait. Nil: none
-	// is.
+	// Failed is told of each handshake that fails: strangers can cause
+	// many. It may be called from several goroutines, and must not wait.
+	// Nil: none is.
 	Failed func(Failure)
 
 	// For tests: in place of TCP.
