@@ -58,7 +58,7 @@ var layers = map[string][]string{
 	"transport/guard": {"internal/counters", "rocev2", "rocev2/psp", "transport"},
 
 	// It speaks with other hosts by itself, by TLS.
-	"transport/keychannel": {"internal/counters", "internal/loglimit", "rocev2/psp", "transport/guard"},
+	"transport/keychannel": {"internal/counters", "rocev2/psp", "transport/guard"},
 
 	"transport/owner/relay": {"internal/list", "rocev2/clock", "rocev2", "rocev2/mad", "rdma/cm/agent"},
 	"transport/owner": {"rocev2/clock", "rocev2", "rocev2/mad", "transport", "transport/guard", "transport/udp", "transport/lease", "transport/owner/relay",
