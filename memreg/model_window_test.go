@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/internal/testshort"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
@@ -368,7 +369,7 @@ func runWindows(t *testing.T, in []byte) {
 
 func TestWindowModel(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(300) {
+	for seed := range testshort.Rounds[uint64](300) {
 		rng := rand.New(rand.NewPCG(seed, 98))
 		in := make([]byte, 4000)
 		for i := range in {

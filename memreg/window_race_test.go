@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/internal/testshort"
 )
 
 // A window may be freed while a queue pair binds it: whatever the bind comes
@@ -16,7 +17,7 @@ func TestBindAgainstFree(t *testing.T) {
 	tab := newTable(31)
 	pd := tab.AllocPD()
 	r := mustRegister(t, tab, pd, Local(make([]byte, 64)), Options{Access: bindable})
-	for range 1000 {
+	for range testshort.Rounds(1000) {
 		w := mustWindow(t, tab, pd, ib.MWType1)
 		refused := bindTo(w, r, 0, 8, ib.RemoteRead|ib.ZeroBased)
 		var wg sync.WaitGroup

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/internal/testshort"
 	"github.com/gosoftroce/rocev2/memreg"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
@@ -21,7 +22,7 @@ func TestReadsBeyondDepth(t *testing.T) {
 	for _, depth := range []uint8{1, 2, 4} {
 		for _, keep := range []bool{false, true} {
 			for _, batch := range []int{1, 3, 64} {
-				for seed := range uint64(12) {
+				for seed := range testshort.Rounds[uint64](12) {
 					t.Run(fmt.Sprintf("depth=%d/keep=%v/batch=%d/seed=%d", depth, keep, batch, seed), func(t *testing.T) {
 						t.Parallel()
 						readsBeyondDepth(t, depth, keep, batch, seed)

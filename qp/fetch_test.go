@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/internal/testshort"
 	"github.com/gosoftroce/rocev2/memreg"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
@@ -90,7 +91,7 @@ func addPaged(t *testing.T, e *testEnd, uses int) *pagedMemory {
 // page.
 func TestPagesAreFetched(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(300) {
+	for seed := range testshort.Rounds[uint64](300) {
 		r := rand.New(rand.NewPCG(seed, 7))
 		own, lossy := r.IntN(2) == 0, r.IntN(2) == 0
 		uses := 2 + r.IntN(40) // a packet may use a page for two entries

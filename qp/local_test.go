@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/internal/testshort"
 	"github.com/gosoftroce/rocev2/memreg"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
@@ -78,7 +79,7 @@ func (w *localWorld) step(keys []ib.Key, fastKey *ib.Key) {
 // in order (IBTA 10.8.3.3).
 func TestLocalOperationsUnderLoss(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(150) {
+	for seed := range testshort.Rounds[uint64](150) {
 		r := rand.New(rand.NewPCG(seed, 7))
 		p := newPair(t, pairConfig{mem: 1 << 16, attr: ib.Attr{PathMTU: rocev2.MTU512}, config: Config{ReadChunk: r.IntN(2) * 1024}})
 		w := &localWorld{pair: p, r: r, bound: make([]bool, 3)}

@@ -95,7 +95,7 @@ func TestExpressions(t *testing.T) {
 	r := run{tags: "portable", packages: []string{"./p"}, only: []string{"TestA", "TestB"}, sub: "^x$",
 		flags: []string{"-short"}, skip: []skip{{[]string{"TestC", "TestD/e"}, "why"}}}
 	got := strings.Join(r.args("qemu"), " ")
-	want := "test -count=1 -timeout 9m -exec qemu -tags portable -skip ^TestC$|^TestD$/^e$ -run ^(TestA|TestB)$/^x$ -short ./p"
+	want := "test -vet=off -count=1 -timeout 9m -exec qemu -tags portable -skip ^TestC$|^TestD$/^e$ -run ^(TestA|TestB)$/^x$ -short ./p"
 	if got != want {
 		t.Errorf("%s\nwant\n%s", got, want)
 	}

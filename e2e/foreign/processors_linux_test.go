@@ -54,7 +54,7 @@ var operations = run{dir: "e2e", tags: "portable", flags: []string{"-parallel", 
 // slow are tests that take most of the time under emulation.
 var slow = []skip{{
 	[]string{"TestRecoverNoticesDamage", "TestUpdateEveryLength", "TestBurst", "TestEveryAttribute", "TestInFlightBeyondRoom",
-		"TestSharedReceivesAreFair", "TestSpray", "TestSprayWithLoss"},
+		"TestSharedReceivesAreFair", "TestSpray", "TestSprayWithLoss", "TestMarksSpareTheBuffer", "TestReadKeepsToItsRoom", "TestReadAsksOnce"},
 	"they take minutes under emulation, and are not of the processor",
 }}
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/internal/testshort"
 	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/transport"
 )
@@ -103,7 +104,7 @@ func TestPlaced(t *testing.T) {
 			t.Run(fmt.Sprintf("loss=%v,native=%v", loss, native), func(t *testing.T) {
 				t.Parallel()
 				sorts := map[rocev2.Opcode]bool{}
-				for seed := range uint64(3) {
+				for seed := range testshort.Rounds[uint64](3) {
 					maps.Copy(sorts, testPlaced(t, seed, loss, native))
 				}
 				if len(sorts) != 2 || !sorts[rocev2.RCWriteMiddle] || !sorts[rocev2.RCReadResponseMiddle] {

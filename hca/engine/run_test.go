@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/internal/testshort"
 	"github.com/gosoftroce/rocev2/memreg"
 	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/transport"
@@ -20,7 +21,7 @@ import (
 // The program changes queue pairs and ends regions in the middle of messages.
 func TestRunsAreThePacketsOneByOne(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(24) {
+	for seed := range testshort.Rounds[uint64](24) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			compareRuns(t, seed)

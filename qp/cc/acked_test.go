@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gosoftroce/rocev2/internal/testshort"
 	"github.com/gosoftroce/rocev2/rocev2/clock"
 )
 
@@ -23,7 +24,7 @@ func TestAckedTellsOfAnotherLimit(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r, now, una, changes := rand.New(rand.NewPCG(1, 2)), clock.Time(0), uint64(0), 0
-			for i := range 200_000 {
+			for i := range testshort.Rounds(200_000) {
 				now += clock.Time(r.Int64N(2000))
 				f := &Flight{Una: una, Next: una + uint64(c.Limit().Bytes), Packet: packet, MinRTT: time.Duration(1+r.IntN(200)) * time.Microsecond}
 				f.RTT, f.Pipe = f.MinRTT+time.Duration(r.IntN(100))*time.Microsecond, uint64(r.IntN(2))*(f.Next-una)

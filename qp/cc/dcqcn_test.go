@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gosoftroce/rocev2/internal/testshort"
 	"github.com/gosoftroce/rocev2/rocev2/clock"
 )
 
@@ -159,7 +160,7 @@ func TestDCQCNOfAdapters(t *testing.T) {
 // What is made up for later is what step by step would have been.
 func TestDCQCNHolds(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(200) {
+	for seed := range testshort.Rounds[uint64](200) {
 		rng := rand.New(rand.NewPCG(seed, 13))
 		p := PaperProfile(1 + rng.Uint64N(1<<40)>>rng.UintN(30))
 		if seed%2 == 0 {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/internal/testshort"
 	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/rocev2/clock"
 )
@@ -50,7 +51,7 @@ func (l *linuxReads) arrived(q *simQP, p *rocev2.Packet) {
 // late now and then, and the path loses nothing, or some packets.
 func TestLinuxReads(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(40) {
+	for seed := range testshort.Rounds[uint64](40) {
 		rng := rand.New(rand.NewPCG(seed, 0x4ead))
 		p := floodParams{probe: time.Millisecond, size: 1 << (10 + rng.IntN(8)), delay: clock.Time(1000 + rng.IntN(100_000))}
 		if seed%2 == 1 {

@@ -11,7 +11,7 @@ import (
 )
 
 var (
-	seedCount = flag.Int("seeds", 0, "how many seeds TestWorld runs; 0: 300, or 60 with -short")
+	seedCount = flag.Int("seeds", 0, "how many seeds TestWorld runs; 0: 300, or 30 with -short")
 	oneSeed   = flag.Uint64("seed", 0, "run this seed only; with -v its packets are shown")
 	firstSeed = flag.Uint64("first", 1, "the first of the seeds")
 )
@@ -22,7 +22,7 @@ func seedsOf() int {
 	case *seedCount > 0:
 		return *seedCount
 	case testing.Short():
-		return 60
+		return 30
 	}
 	return 300
 }

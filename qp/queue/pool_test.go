@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/gosoftroce/rocev2/internal/testshort"
 	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/rocev2/clock"
 )
@@ -217,7 +218,7 @@ func checkPool(t *testing.T, s *Pool, keepers []*keeper) {
 // and compares with a map.
 func TestReorderBuffer(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(50) {
+	for seed := range testshort.Rounds[uint64](50) {
 		r := rand.New(rand.NewPCG(seed, 0))
 		s := NewPool(1 + r.IntN(300))
 		type model struct {

@@ -5,6 +5,8 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"testing"
+
+	"github.com/gosoftroce/rocev2/internal/testshort"
 )
 
 // seals returns a packet that a key has sealed.
@@ -64,7 +66,7 @@ func TestChainKeysDiffer(t *testing.T) {
 	const first = 0x00001234
 	one := newChain(t, GCM128, make([]byte, 16))
 	var keys []*Key
-	for range 600 {
+	for range testshort.Rounds(600) {
 		keys = append(keys, one.Key(first))
 		one.Next()
 	}

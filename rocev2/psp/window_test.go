@@ -4,6 +4,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/gosoftroce/rocev2/internal/testshort"
 )
 
 // model is a Window as a set.
@@ -26,7 +28,7 @@ func (m *model) take(iv uint64) Verdict {
 
 func TestWindow(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(20) {
+	for seed := range testshort.Rounds[uint64](20) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		var w Window
 		m := model{seen: map[uint64]bool{}}
