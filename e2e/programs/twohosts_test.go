@@ -11,6 +11,7 @@ import (
 
 	"github.com/gosoftroce/rocev2/e2e/guest"
 	"github.com/gosoftroce/rocev2/internal/testcert"
+	"github.com/gosoftroce/rocev2/internal/testnet"
 )
 
 // pair joins two namespaces by a cable with the MTU of Ethernet, and returns
@@ -18,18 +19,12 @@ import (
 func pair(t *testing.T) (hosts [2]*guest.Alone, addrs [2][2]string) {
 	t.Helper()
 	hosts[0], hosts[1] = startAlone(t), startAlone(t)
-	ip := func(args string) {
-		t.Helper()
-		if r, err := guest.Run(t.Context(), guest.Local{}, append([]string{"ip"}, strings.Fields(args)...)...); err != nil {
-			t.Fatalf("ip %s: %v: %s", args, err, r.Stderr)
-		}
-	}
-	ip(fmt.Sprintf("-n %s link add w0 type veth peer name w0 netns %s", hosts[0].Host.Namespace(), hosts[1].Host.Namespace()))
+	testnet.IP(t, fmt.Sprintf("-n %s link add w0 type veth peer name w0 netns %s", hosts[0].Host.Namespace(), hosts[1].Host.Namespace()))
 	for i, h := range hosts {
 		addrs[i] = [2]string{fmt.Sprintf("192.0.2.%d", i+1), fmt.Sprintf("2001:db8::%d", i+1)}
-		ip(fmt.Sprintf("-n %s link set w0 up", h.Host.Namespace()))
-		ip(fmt.Sprintf("-n %s addr add %s/24 dev w0", h.Host.Namespace(), addrs[i][0]))
-		ip(fmt.Sprintf("-n %s addr add %s/64 dev w0 nodad", h.Host.Namespace(), addrs[i][1]))
+		testnet.IP(t, fmt.Sprintf("-n %s link set w0 up", h.Host.Namespace()))
+		testnet.IP(t, fmt.Sprintf("-n %s addr add %s/24 dev w0", h.Host.Namespace(), addrs[i][0]))
+		testnet.IP(t, fmt.Sprintf("-n %s addr add %s/64 dev w0 nodad", h.Host.Namespace(), addrs[i][1]))
 	}
 	return hosts, addrs
 }
