@@ -14,7 +14,7 @@ import (
 // Bounds of a Table.
 const (
 	MostPeers    = 1024
-	MostReceives = 4 // secrets for what comes from one peer
+	MostReceives = 8 // secrets for what comes from one peer
 )
 
 // MaxNumber is the largest number of a secret. The least is 1.
