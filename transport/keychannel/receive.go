@@ -115,8 +115,8 @@ func (c *Channel) settle(addr netip.Addr, number uint16, o outcome) {
 	}
 }
 
-// forgetFollowed forgets keys that the peer has not used for Overlap, and reports
-// whether there were some.
+// forgetFollowed forgets keys that the peer has not used for Overlap, and
+// reports whether there were some.
 func (c *Channel) forgetFollowed(p *peer, now time.Time) (some bool) {
 	since := p.followed(now.Add(-Overlap))
 	for i := len(p.in) - 1; i >= 0; i-- {
