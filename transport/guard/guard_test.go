@@ -41,7 +41,7 @@ type cable struct {
 
 	mu    sync.Mutex
 	sent  []datagram
-	fails int // so many calls of Send
+	fails int // calls of Send that are to fail
 }
 
 func (c *cable) Addr() netip.Addr { return c.addr }

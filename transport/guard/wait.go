@@ -101,7 +101,7 @@ func (l *Link) look() {
 }
 
 // release sends what has waited for keys of a peer, which are there. What fails
-// is counted: whoever has sent it was told that it was taken.
+// is counted: the caller that sent it has no error of it.
 func (l *Link) release(addr netip.Addr) {
 	list := l.wait.of[addr].packets
 	delete(l.wait.of, addr)
