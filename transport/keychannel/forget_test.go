@@ -11,8 +11,8 @@ import (
 	"github.com/gosoftroce/rocev2/transport/keychannel"
 )
 
-// TestForgetFailing: a peer that there never were keys of is forgotten some time
-// after the last try, and not while it is tried.
+// TestForgetFailing: a peer that there never were keys of is forgotten some
+// time after the last try, and not while it is tried.
 func TestForgetFailing(t *testing.T) {
 	t.Parallel()
 	ca := testcert.New(t)
