@@ -49,7 +49,7 @@ type SealCounters = psp.Counters
 //		Sealed    uint64 // packets that left sealed
 //		Opened    uint64 // sealed packets that were opened
 //		Waited    uint64 // packets that have waited for keys of their peer
-//		NoKeys    uint64 // packets that did not leave: there are no keys of their peer, or they have sealed as many packets as they may
+//		NoKeys    uint64 // packets that did not leave: there are no keys of their peer, or those have sealed as many packets as they may, or the packets had waited, and could not be sent then
 //		Multicast uint64 // packets to multicast groups that did not leave: those are not sealed
 //		Clear     uint64 // packets dropped that came in clear
 //		Unknown   uint64 // sealed packets dropped: there is no key with their SPI

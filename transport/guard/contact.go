@@ -70,7 +70,7 @@ func (c *contact) of(slot uint8) *quiet {
 
 // leaves notes that a packet leaves for a slot, and reports whether nothing has
 // come from there for long. A peer that was started again has no keys, and may
-// have many strangers to ask; this side knows which host it is.
+// have many strangers to ask. This side knows which one it is.
 func (q *quiet) leaves(c *contact, slot uint8, now time.Time) bool {
 	switch {
 	case c.hasHeard(slot) || q.most == 0:

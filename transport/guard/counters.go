@@ -12,7 +12,7 @@ type Counters struct {
 	Sealed    uint64 `name:"guard_sealed" help:"packets that left sealed"`
 	Opened    uint64 `name:"guard_opened" help:"sealed packets that were opened"`
 	Waited    uint64 `name:"guard_waited" help:"packets that have waited for keys of their peer"`
-	NoKeys    uint64 `name:"guard_no_keys" help:"packets that did not leave: there are no keys of their peer, or they have sealed as many packets as they may"`
+	NoKeys    uint64 `name:"guard_no_keys" help:"packets that did not leave: there are no keys of their peer, or those have sealed as many packets as they may, or the packets had waited, and could not be sent then"`
 	Multicast uint64 `name:"guard_multicast" help:"packets to multicast groups that did not leave: those are not sealed"`
 	Clear     uint64 `name:"guard_clear" help:"packets dropped that came in clear"`
 	Unknown   uint64 `name:"guard_unknown_spi" help:"sealed packets dropped: there is no key with their SPI"`

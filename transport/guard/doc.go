@@ -18,10 +18,12 @@
 // So the low bits steer a packet to the socket of its queue pair, as the number
 // of the queue pair does with a packet in clear. Packets for each slot leave
 // from a source port of their own, so that nothing on their way coalesces those
-// for two. And no two senders have the
-// same key, as each has its own socket. Those that have the same socket one
-// after the other have different serial numbers, which are the high half of
-// their initialization vectors: a key never seals two packets with the same.
+// for two. And no two senders have the same key, as each has its own socket.
+// Those that have the same socket one after the other have different serial
+// numbers, which are the high half of their initialization vectors. From the
+// secret and that number a master key is derived, and from it the key of the
+// SPI, both as PSP does: so what a key may seal is counted where it seals. Of
+// the senders of a socket the latest one is heard alone.
 //
 // The Table may lie in memory that the owner of a port shares with processes
 // that lease parts of it. They read it, and cannot write it.

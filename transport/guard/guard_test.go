@@ -39,8 +39,9 @@ type cable struct {
 	verifier       *transport.Verifier
 	noPorts        bool
 
-	mu   sync.Mutex
-	sent []datagram
+	mu    sync.Mutex
+	sent  []datagram
+	fails int // calls of Send that are to fail
 }
 
 func (c *cable) Addr() netip.Addr { return c.addr }
@@ -61,6 +62,10 @@ func (c *cable) OpenSourcePort(port uint16, exact bool) (uint16, error) {
 func (c *cable) Send(b *transport.TxBatch) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.fails > 0 {
+		c.fails--
+		return &transport.SendError{Failed: b.Len(), Err: errors.New("no route")}
+	}
 	local := netip.AddrPortFrom(c.addr, rocev2.UDPPort)
 	for i := 0; i < b.Len(); {
 		r := b.Run(i, true)

@@ -35,8 +35,10 @@ type receiver struct {
 // Format keeps the keys out of what is printed.
 func (r receiver) Format(f fmt.State, c rune) { r.secret.Format(f, c) }
 
-// opener is one key that has opened a packet.
+// opener is one key that has opened a packet: that of the latest lease of the
+// sender's slot.
 type opener struct {
+	serial uint32
 	opens  *psp.Key
 	window psp.Window
 }
@@ -133,14 +135,18 @@ func (o *opening) hint(peer netip.Addr) {
 // one: so what is forged takes no memory.
 func (o *opening) unseal(p *transport.RxPacket, r *receiver, h *psp.Header, n int) bool {
 	c := &o.link.counters
-	by, known := r.by[uint16(h.SPI)], true
-	if by == nil {
-		key, ok := keyOf(&r.secret, r.master, h.SPI)
+	by, known, serial := r.by[uint16(h.SPI)], true, uint32(h.IV>>32)
+	switch {
+	case by != nil && serial < by.serial:
+		c.stale.Add(1)
+		return false
+	case by == nil || serial > by.serial:
+		key, ok := keyOf(&r.secret, r.master, serial, h.SPI)
 		if !ok {
 			c.format.Add(1)
 			return false
 		}
-		by, known = &opener{opens: key}, false
+		by, known = &opener{serial: serial, opens: key}, false
 	}
 	switch by.window.Look(h.IV) {
 	case psp.Replay:

@@ -97,7 +97,7 @@ func (l *Link) sender(p *sendPeer, slot uint8) *sender {
 		return by
 	}
 	spi := spiOf(p.secret.Number, l.cfg.Slot, slot)
-	key, ok := keyOf(&p.secret, p.master, spi)
+	key, ok := keyOf(&p.secret, p.master, l.cfg.Serial, spi)
 	if !ok {
 		return nil
 	}
@@ -111,8 +111,17 @@ func spiOf(number uint16, sender, receiver uint8) uint32 {
 	return psp.SecondMaster | uint32(number)<<16 | uint32(sender)<<8 | uint32(receiver)
 }
 
-func keyOf(s *Secret, m *psp.MasterKeys, spi uint32) (*psp.Key, bool) {
-	bytes, ok := m.Derive(s.Version, spi)
+// keyOf returns the key of an SPI for the lease of a serial number: that of a
+// master key of the lease, which is derived from the secret as keys are.
+func keyOf(s *Secret, m *psp.MasterKeys, serial, spi uint32) (*psp.Key, bool) {
+	bytes, ok := m.Derive(psp.GCM256, serial)
+	if !ok {
+		return nil, false
+	}
+	master := [psp.MasterKeyLen]byte(bytes)
+	clear(bytes)
+	bytes, ok = masterKeys(&master).Derive(s.Version, spi)
+	clear(master[:])
 	if !ok {
 		return nil, false
 	}
@@ -189,11 +198,19 @@ func (l *Link) sendSealed(b *transport.TxBatch, first int, peer *sendPeer) (last
 		r := b.Run(last, false)
 		b.Seal(&r, netip.AddrPortFrom(l.local, l.port))
 		if !l.seal(peer, data, r.Data, path, now) {
-			l.counters.noKeys.Add(1)
+			break
 		}
 	}
-	l.counters.sealed.Add(uint64(s.batch.Len()))
-	return last, s.note(l.Link.Send(s.batch), first)
+	if last == first {
+		l.counters.noKeys.Add(1)
+		return first + 1, nil
+	}
+	failed := s.fail.Failed
+	err = s.note(l.Link.Send(s.batch), first)
+	if err == nil {
+		l.counters.sealed.Add(uint64(last - first - (s.fail.Failed - failed)))
+	}
+	return last, err
 }
 
 func (l *Link) emptyBatch() {

@@ -15,7 +15,7 @@ import (
 // Bounds of a Table.
 const (
 	MostPeers    = 1024
-	MostReceives = 4 // secrets for what comes from one peer
+	MostReceives = 8 // secrets for what comes from one peer
 )
 
 // MaxNumber is the largest number of a secret. The least is 1.
@@ -210,11 +210,14 @@ func readSecret(at []atomic.Uint64) (s Secret) {
 	return s
 }
 
-// keys derives keys of a secret. The number of a secret stands in SPIs with the
-// highest bit set, which is the second of two master keys.
-func (s *Secret) keys() *psp.MasterKeys {
+// keys derives master keys of leases from a secret.
+func (s *Secret) keys() *psp.MasterKeys { return masterKeys(&s.Master) }
+
+// masterKeys derives keys of a master key for any SPI: the highest bit of one
+// chooses among two.
+func masterKeys(master *[psp.MasterKeyLen]byte) *psp.MasterKeys {
 	m := new(psp.MasterKeys)
-	m.Rotate(&s.Master)
-	m.Rotate(&s.Master)
+	m.Rotate(master)
+	m.Rotate(master)
 	return m
 }

@@ -100,17 +100,30 @@ func (l *Link) look() {
 	}
 }
 
-// release sends what has waited for keys of a peer, which are there.
+// release sends what has waited for keys of a peer, which are there. What fails
+// is counted: the caller that sent it has no error of it.
 func (l *Link) release(addr netip.Addr) {
 	list := l.wait.of[addr].packets
 	delete(l.wait.of, addr)
+	callers := l.tx.fail
+	l.tx.fail = transport.SendError{}
 	b := transport.NewTxBatch(WaitBytes)
 	for _, p := range list {
 		l.wait.bytes -= len(p.data)
-		if room := b.Room(); room != nil {
-			b.Commit(copy(room, p.data), p.path)
+		room := b.Room()
+		if room == nil {
+			l.sendWaited(b, addr)
+			b.Reset()
+			room = b.Room()
 		}
+		b.Commit(copy(room, p.data), p.path)
 	}
+	l.sendWaited(b, addr)
+	l.counters.noKeys.Add(uint64(l.tx.fail.Failed))
+	l.tx.fail = callers
+}
+
+func (l *Link) sendWaited(b *transport.TxBatch, addr netip.Addr) {
 	for i := 0; i < b.Len(); {
 		last, err := l.sendSealed(b, i, l.tx.peers[addr])
 		if err != nil {

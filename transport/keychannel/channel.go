@@ -73,8 +73,10 @@ const (
 	// wanted.
 	fresh = time.Second
 
-	// Peers without keys that are remembered, with what was wrong.
-	mostFailing = 256
+	// Peers without keys that are remembered, with what was wrong, and for
+	// how long after the last try.
+	mostFailing   = 256
+	forgetFailing = 10 * time.Minute
 )
 
 // Open begins to listen for peers.
@@ -180,7 +182,11 @@ func (c *Channel) look() {
 			renew += renewLater
 		}
 		switch {
-		case p.Send.Number == 0 && len(p.in) > 0 && now.Sub(p.in[0].begun) > Overlap, p.Send.Number != 0 && age > forgetAfter:
+		case p.Send.Number == 0 && len(p.in) == 0:
+			if !p.dialing && now.Sub(p.tried) > forgetFailing {
+				delete(c.peers, addr)
+			}
+		case p.Send.Number == 0 && now.Sub(p.in[0].begun) > Overlap, p.Send.Number != 0 && age > forgetAfter:
 			for len(p.in) > 0 {
 				c.forget(p, 0)
 			}

@@ -75,8 +75,8 @@ func (c *Config) fill() error {
 	if c.TLS.InsecureSkipVerify && c.TLS.VerifyConnection == nil {
 		return errors.New("keychannel: Config.TLS has InsecureSkipVerify and no VerifyConnection: any host could come; take InsecureSkipVerify out, and name authorities as RootCAs")
 	}
-	if len(c.TLS.Certificates) == 0 && c.TLS.GetCertificate == nil {
-		return errors.New("keychannel: Config.TLS has no certificate of this side")
+	if len(c.TLS.Certificates) == 0 && (c.TLS.GetCertificate == nil || c.TLS.GetClientCertificate == nil) {
+		return errors.New("keychannel: Config.TLS has no certificate of this side for both directions: set Certificates, or GetCertificate and GetClientCertificate")
 	}
 	if c.Port == 0 {
 		c.Port = Port

@@ -8,7 +8,7 @@
 // has connected, else 1). Then each installs the key for what it receives, and
 // says in one record of 40 bytes:
 //
-//	0  version: 1
+//	0  version: 2
 //	1  0
 //	2  number of the key for what it receives
 //	4  slots of its port
@@ -18,8 +18,8 @@
 //
 // A side that has this of the peer seals with the new key from then on. So the
 // peer always has the key of what it is sent. The side that has connected says
-// it first, and closes the connection with an alert of TLS: so the other one
-// knows that it, too, has the keys.
+// it first, and at last a byte, 1: so the other one knows that it, too, has the
+// keys.
 // The addresses keep an attacker from connecting a side with itself.
 //
 // Keys before the new one still open packets for Overlap, and for as long as it

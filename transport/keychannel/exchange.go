@@ -23,8 +23,10 @@ type record struct {
 
 const (
 	recordLen     = 40
-	recordVersion = 1
+	recordVersion = 2
 	mostSlots     = 256
+
+	inUse = 1 // the last byte of the side that has connected
 )
 
 func (r *record) put() []byte {
@@ -118,8 +120,9 @@ func (c *Channel) agree(ctx context.Context, conn net.Conn, peer netip.Addr, cli
 
 // exchange says what this side has to say, takes what the peer says, and has
 // what goes to it sealed with its key. The side that has connected says it
-// first, so it ends the connection, by an alert of TLS: the peer knows by that
-// that it uses the key.
+// first, and in the end that it uses the key. That the connection ends does not
+// say so: crypto/tls takes the end of a TCP connection, which any host on the
+// way can forge, for one of TLS.
 type exchange struct {
 	*Channel
 	conn *tls.Conn
@@ -142,7 +145,7 @@ func (x *exchange) client() (outcome, error) {
 		return unsure, err
 	}
 	x.use(theirs, true)
-	_ = x.conn.CloseWrite()
+	_, _ = x.conn.Write([]byte{inUse})
 	return used, nil
 }
 
@@ -156,7 +159,7 @@ func (x *exchange) server() (outcome, error) {
 		return unsure, err
 	}
 	var b [1]byte
-	if _, err := x.conn.Read(b[:]); err == io.EOF {
+	if _, err := io.ReadFull(x.conn, b[:]); err == nil && b[0] == inUse {
 		return used, nil
 	}
 	return unsure, nil

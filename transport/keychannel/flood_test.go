@@ -31,7 +31,7 @@ func (n *network) blackHole(from netip.Addr, in netip.Prefix) func(*keychannel.C
 }
 
 // TestFloodAtRestart: a side is started again while many strangers send packets
-// with unknown keys, of addresses where nothing answers. A peer that goes on
+// with unknown keys, of addresses where no host answers. A peer that goes on
 // sending as before is heard within two seconds.
 func TestFloodAtRestart(t *testing.T) {
 	t.Parallel()

@@ -47,16 +47,40 @@ func (c *Channel) receives(addr netip.Addr, s *guard.Secret, begun time.Time) er
 	return nil
 }
 
-// worst returns which key makes room: the oldest of which it is not sure that
-// the peer has ever used it; else the oldest whose handshake has ended.
+// worst returns which key makes room: the oldest that another one has followed;
+// else the oldest of which it is not sure that the peer has ever used it; else
+// the oldest whose handshake has ended.
 func (p *peer) worst() int {
-	worst := len(p.in) - 1
+	worst, least := len(p.in)-1, -1
+	since := p.followed(time.Time{})
 	for i, in := range p.in {
-		if !in.ended.IsZero() && (!in.sure || p.in[worst].sure || p.in[worst].ended.IsZero()) {
-			worst = i
+		rank := 0
+		switch {
+		case in.ended.IsZero():
+		case in.ended.Before(since):
+			rank = 3
+		case !in.sure:
+			rank = 2
+		default:
+			rank = 1
+		}
+		if rank >= least {
+			worst, least = i, rank
 		}
 	}
 	return worst
+}
+
+// followed returns when the handshake of the latest key began that the peer has
+// used, before a time if there is one: it does not use those whose handshakes
+// had ended then.
+func (p *peer) followed(before time.Time) (since time.Time) {
+	for _, in := range p.in {
+		if in.sure && (before.IsZero() || in.ended.Before(before)) && in.begun.After(since) {
+			since = in.begun
+		}
+	}
+	return since
 }
 
 // outcome is what a handshake says of the key for what comes from the peer.
@@ -91,16 +115,10 @@ func (c *Channel) settle(addr netip.Addr, number uint16, o outcome) {
 	}
 }
 
-// forgetFollowed forgets keys that the peer has not used for Overlap: it has
-// used another one since, whose handshake began after theirs had ended. It
+// forgetFollowed forgets keys that the peer has not used for Overlap, and
 // reports whether there were some.
 func (c *Channel) forgetFollowed(p *peer, now time.Time) (some bool) {
-	var since time.Time // when the handshake of the latest such key began
-	for _, in := range p.in {
-		if in.sure && now.Sub(in.ended) > Overlap && in.begun.After(since) {
-			since = in.begun
-		}
-	}
+	since := p.followed(now.Add(-Overlap))
 	for i := len(p.in) - 1; i >= 0; i-- {
 		if ended := p.in[i].ended; !ended.IsZero() && ended.Before(since) {
 			c.forget(p, i)
