@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/netip"
 
 	"github.com/gosoftroce/rocev2/rocev2/psp"
@@ -224,6 +225,18 @@ func (k *Keys) add(l *psp.LoggedKey) {
 	}
 }
 
+// forgetSome makes room in made: readers go that can be made again as they are,
+// or else any.
+func (k *Keys) forgetSome() {
+	maps.DeleteFunc(k.made, func(_ madeKey, r *psp.Reader) bool { return !r.Followed() })
+	for name := range k.made {
+		if len(k.made) < maxMade {
+			break
+		}
+		delete(k.made, name)
+	}
+}
+
 // forget forgets what was made of a key.
 func (k *Keys) forget(i int32) {
 	for v := range psp.Version(psp.GMAC256 + 1) {
@@ -246,7 +259,7 @@ func (k *Keys) reader(i int32, v psp.Version) *psp.Reader {
 			return nil
 		}
 		if len(k.made) >= maxMade {
-			clear(k.made)
+			k.forgetSome()
 		}
 		k.made[name] = made
 	}

@@ -201,6 +201,31 @@ func TestSealedGenerations(t *testing.T) {
 	}
 }
 
+// TestSealedAmongMany: a connection whose keys were followed for long opens
+// after thousands of others, too.
+func TestSealedAmongMany(t *testing.T) {
+	t.Parallel()
+	c := &traffic{}
+	b := newSealer(t, qpB, psp.GMAC128)
+	log := b.line(hostB)
+	for i := range 201 {
+		if i > 0 {
+			b.next()
+		}
+		c.sealed(b, hostA, hostB, sendTo(rocev2.PSN(i), "text"))
+	}
+	for i := range 4100 {
+		other := newSealer(t, uint32(1000+i), psp.GMAC128)
+		log += other.line(hostB)
+		c.sealed(other, hostA, hostB, sendTo(1, "text"))
+	}
+	c.sealed(b, hostA, hostB, sendTo(201, "text"))
+	all, _ := opened(t, c, log)
+	if last := all[len(all)-1]; !last.Sealed.Opened {
+		t.Errorf("%s", last.line)
+	}
+}
+
 // TestSealedLater: a log that is still written opens what comes after.
 func TestSealedLater(t *testing.T) {
 	t.Parallel()

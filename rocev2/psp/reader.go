@@ -16,8 +16,10 @@ type Reader struct {
 	keys   [2]readerKey
 }
 
-// late is how many generations before the newest open.
-const late = 8
+const (
+	late    = 8   // generations before the newest that open
+	guessed = 128 // generations, of which the first packet is of one
+)
 
 // readerKey is a key that was derived last, or before that.
 type readerKey struct {
@@ -57,6 +59,10 @@ func (r *Reader) Open(dst, packet []byte) (h Header, plain []byte, err error) {
 	return h, plain, err
 }
 
+// Followed reports whether the reader knows of so many generations that a new
+// one would take their SPIs for those of others.
+func (r *Reader) Followed() bool { return r.newest >= guessed }
+
 // generation returns that of the key of an SPI, and reports false if the SPI
 // has none that opens.
 func (r *Reader) generation(spi uint32) (uint64, bool) {
@@ -64,7 +70,7 @@ func (r *Reader) generation(spi uint32) (uint64, bool) {
 		return 0, false
 	}
 	if !r.opened {
-		return uint64(Between(spi, r.first) & 127), true
+		return uint64(Between(spi, r.first) & (guessed - 1)), true
 	}
 	g := int64(r.newest) + int64(Between(spi, Later(r.first, r.newest)))
 	return uint64(g), g >= int64(r.oldest())
