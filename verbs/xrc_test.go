@@ -86,10 +86,11 @@ func TestXRCStats(t *testing.T) {
 		b.waitOK(uint64(i))
 	}
 	s, r := initiator.Stats(), target.Stats()
-	if s.SendPosted != n || s.SendDone != n || s.TxBytes != 64*n || s.RecvPosted != 0 || s.RecvDone != 0 || s.AcksSent != 0 {
+	again := 64 * s.Retransmits // where the machine was too busy to answer in time
+	if s.SendPosted != n || s.SendDone != n || s.TxBytes != 64*n+again || s.RecvPosted != 0 || s.RecvDone != 0 || s.AcksSent != 0 {
 		t.Errorf("initiator: %+v", s)
 	}
-	if r.RecvDone != n || r.RxBytes != 64*n || r.SendPosted != 0 || r.SendDone != 0 || r.AcksSent == 0 || r.RecvPosted != 0 {
+	if r.RecvDone != n || r.RxBytes < 64*n || r.RxBytes > 64*n+again || r.SendPosted != 0 || r.SendDone != 0 || r.AcksSent == 0 || r.RecvPosted != 0 {
 		t.Errorf("target: %+v", r)
 	}
 	for _, q := range []*verbs.QP{initiator, target} {
