@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"slices"
 	"time"
 )
 
@@ -55,6 +56,35 @@ func (n *inbound) may(from netip.Addr, now time.Time) bool {
 	return true
 }
 
+// victim returns which connection makes room: the oldest one of the network
+// that has the most of them, of some size and then of a smaller one. So who has
+// a whole network of addresses pushes out its own.
+func (n *inbound) victim() int {
+	among := make([]int, len(n.open))
+	for i := range among {
+		among[i] = i
+	}
+	for _, bits := range [][2]int{{16, 48}, {24, 64}} { // of IPv4, IPv6
+		networks, most := map[netip.Prefix][]int{}, []int(nil)
+		for _, i := range among {
+			from := n.open[i].from
+			size := bits[1]
+			if from.Is4() {
+				size = bits[0]
+			}
+			p, err := from.Prefix(size)
+			if err != nil { // it has none
+				return i
+			}
+			if networks[p] = append(networks[p], i); len(networks[p]) > len(most) {
+				most = networks[p]
+			}
+		}
+		among = most
+	}
+	return among[0]
+}
+
 // accept takes connections until the listener is closed.
 func (c *Channel) accept() {
 	for pause := time.Millisecond; ; {
@@ -76,8 +106,8 @@ func (c *Channel) accept() {
 	}
 }
 
-// arrive gives a connection a place, and agrees with its peer. The oldest one
-// that is not done makes room.
+// arrive gives a connection a place, and agrees with its peer. Another one that
+// is not done makes room.
 func (c *Channel) arrive(conn net.Conn) {
 	at, err := netip.ParseAddrPort(conn.RemoteAddr().String())
 	a := &arrival{conn, at.Addr().Unmap().WithZone("")}
@@ -96,8 +126,9 @@ func (c *Channel) arrive(conn net.Conn) {
 	}
 	if len(n.open) >= mostArrivals {
 		c.count.Refused++
-		n.open[0].Close()
-		n.open = n.open[1:]
+		i := n.victim()
+		n.open[i].Close()
+		n.open = slices.Delete(n.open, i, i+1)
 	}
 	n.open = append(n.open, a)
 	c.wg.Go(func() {
@@ -111,11 +142,8 @@ func (c *Channel) arrive(conn net.Conn) {
 func (c *Channel) leave(a *arrival) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for i, o := range c.inbound.open {
-		if o == a {
-			c.inbound.open = append(c.inbound.open[:i], c.inbound.open[i+1:]...)
-			return
-		}
+	if i := slices.Index(c.inbound.open, a); i >= 0 {
+		c.inbound.open = slices.Delete(c.inbound.open, i, i+1)
 	}
 }
 

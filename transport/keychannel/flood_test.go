@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"os"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,6 +28,48 @@ func (n *network) blackHole(from netip.Addr, in netip.Prefix) func(*keychannel.C
 			}
 			return n.dial(from, peer)
 		}
+	}
+}
+
+// TestCrowdedNetworkMakesRoom: a host with a whole network of addresses pushes
+// out its own connections, not one of another network, whatever came first.
+func TestCrowdedNetworkMakesRoom(t *testing.T) {
+	t.Parallel()
+	ca := testcert.New(t)
+	for own, of := range map[string][2]string{
+		"192.0.2.9":   {"192.0.2.200", "10.7.9.0"},
+		"2001:db8::9": {"2001:db8:1:1::1", "2001:db8:1:2::"},
+	} {
+		own, honest, crowd := netip.MustParseAddr(own), netip.MustParseAddr(of[0]), netip.MustParseAddr(of[1])
+		cfg := config(t, ca, testcert.Subject{Addr: own.String()})
+		synctest.Test(t, func(t *testing.T) {
+			n := newNetwork()
+			a := n.open(t, own, cfg, nil)
+			first, err := n.dial(honest, own)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer first.Close()
+			for range 100 {
+				crowd = crowd.Next()
+				k, err := n.dial(crowd, own)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer k.Close()
+			}
+			synctest.Wait()
+			if err := first.SetReadDeadline(time.Now().Add(time.Second)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := first.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("%v: the connection from %v: %v", own, honest, err)
+			}
+			if c := a.Counters(); c.Refused != 37 {
+				t.Errorf("%v: %+v", own, c)
+			}
+			closeAll(t, a)
+		})
 	}
 }
 
