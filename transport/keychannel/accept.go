@@ -57,8 +57,8 @@ func (n *inbound) may(from netip.Addr, now time.Time) bool {
 }
 
 // victim returns which connection makes room: the oldest one of the network
-// that has the most of them, of some size and then of a smaller one. So a host with
-// a whole network of addresses pushes out its own.
+// that has the most of them, of some size and then of a smaller one. So a host
+// with a whole network of addresses pushes out its own.
 func (n *inbound) victim() int {
 	among := make([]int, len(n.open))
 	for i := range among {
