@@ -31,9 +31,9 @@ func pair(t *testing.T) (hosts [2]*guest.Alone, addrs [2][2]string) {
 
 // TestTwoSecuredHosts has rping of two network namespaces, over a cable with an
 // MTU of 1500, IPv4 and IPv6, go between two rocev2d that secure their devices.
-// A daemon that is killed and started again agrees anew. One whose certificate
-// is of another authority, or that a firewall keeps from the other, does not,
-// and says why.
+// A daemon that is killed and started again agrees anew. One that is in clear
+// then, whose certificate is of another authority, or that a firewall keeps
+// from the other, does not, and the log says why.
 func TestTwoSecuredHosts(t *testing.T) {
 	enabled(t)
 	install(t, append([]guest.Need{{File: "nft", Package: "nftables"}, {File: "rping", Package: "rdmacm-utils"}}, baseNeeds...))
@@ -58,6 +58,9 @@ func TestTwoSecuredHosts(t *testing.T) {
 			if err := rping(0, 1); err != nil {
 				t.Errorf("after a restart: %v", err)
 			}
+			hosts[1].kill(t)
+			hosts[1].start(t, "") // in clear: the other one still has keys for it
+			hosts[0].refused(t, hosts[1], lib, "connection refused", "")
 			hosts[1].kill(t)
 			cert, key, _ := testcert.New(t).Files(t, openDir(t), "other", testcert.Subject{CN: "host1", Addr: addrs[1][v]})
 			_, rest, _ := strings.Cut(secure[1], "ca = ")
