@@ -154,7 +154,7 @@ test-386: isolated ## all tests as a 32-bit process (x86 alone; no race detector
 	*) echo "SKIPPED test-386: this machine does not run 386 programs" ;; esac
 
 test-foreign: ## the core as programs of other processors (arm64, s390x, riscv64, ppc64le) and of Windows, under QEMU and Wine (needs Linux; root to install the packages)
-	$(REPORT) -env ROCEV2_E2E=1 -C e2e -- -timeout 25m ./foreign
+	$(REPORT) -env ROCEV2_E2E=1 -C e2e -- -timeout 40m ./foreign
 
 # What the portable link lacks: groups of sockets (shards), events of the
 # interface, and the name of the process that has the port.

@@ -149,7 +149,7 @@ func TestSeeds(t *testing.T) {
 	t.Parallel()
 	seeds := uint64(40)
 	if testing.Short() || race.Enabled {
-		seeds = 8
+		seeds = 16
 	}
 	digests := map[uint64]uint64{}
 	var lost, again, paused, kept uint64
