@@ -10,12 +10,12 @@ import (
 // slows flows of Hadoop and of a web search down no more than go-back-N in the
 // same ones with pauses, in the mean of three seeds (the claim of IRN, SIGCOMM
 // 2018). So it is with flows above 100 KB of storage, too; smaller ones are
-// faster with pauses, 6 % in the mean of all. Pauses need headroom, which is most
-// of this buffer; so there is less to share. Without them nothing is dropped
-// here, as marks keep queues short: the recovery itself has nothing to do. With
-// pauses no data is dropped, but some congestion notifications are: their class
-// is lossy and keeps no buffer of its own, and a packet of it finds no room
-// while the lossless class has all that is shared.
+// faster with pauses, 6 % in the mean of all. Pauses need headroom, which is
+// most of this buffer; so there is less to share. Without them nothing is
+// dropped here, as marks keep queues short: the recovery itself has nothing to
+// do. With pauses no data is dropped, but some congestion notifications are:
+// their class is lossy and keeps no buffer of its own, and a packet of it finds
+// no room while the lossless class has all that is shared.
 func withoutPauses(t *testing.T) {
 	t.Parallel()
 	text, err := Text("storage")
@@ -55,8 +55,8 @@ func withoutPauses(t *testing.T) {
 		if large[0] > large[1] {
 			t.Errorf("%s: the mean slowdown above 100 KB is %.3f, and %.3f with go-back-N and pauses", sizes, large[0]/3, large[1]/3)
 		}
-		// Most flows of storage have a packet or two. With pauses others
-		// wait in the hosts, and adapters have such go first.
+		// Most flows of storage have a packet or two. With pauses
+		// others wait in the hosts, whose adapters have such go first.
 		if sizes != "alistorage" && sum[0] > sum[1] || sum[0] > 1.08*sum[1] {
 			t.Errorf("%s: the mean slowdown is %.3f, and %.3f with go-back-N and pauses", sizes, sum[0]/3, sum[1]/3)
 		}
