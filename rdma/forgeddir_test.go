@@ -86,7 +86,7 @@ func TestPersistOfManyBytes(t *testing.T) {
 		}
 		p := newPair(t, pairConfig{})
 		if _, err := p.b.exports.export("r", Region{File: f, Writable: true, Persistent: true}); err != nil {
-			t.Skipf("the file system has no persistent regions: %v", err)
+			t.Skipf("the file system of %s has no persistent regions (set TMPDIR to a disk): %v", f.Name(), err)
 		}
 		a, _ := p.connect()
 		ctx := testContext(t)

@@ -148,7 +148,7 @@ func TestStrictSharedPage(t *testing.T) {
 func TestStrictLastByte(t *testing.T) {
 	t.Parallel()
 	if race.Enabled {
-		t.Skip("the program of this test is wrong: it races with the adapter")
+		t.Skip("the program of this test is wrong: it races with the adapter (run it without -race)")
 	}
 	t.Run("Go", func(t *testing.T) {
 		a, b := verbstest.NewPair(t, optional("last-byte"))

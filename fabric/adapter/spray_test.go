@@ -53,7 +53,7 @@ func permute(t *testing.T, by network.Routing, c Connection) (r permuted) {
 func TestSpray(t *testing.T) {
 	t.Parallel()
 	if race.Enabled {
-		t.Skip("the race detector makes it minutes long: TestSeeds has what it could find")
+		t.Skip("the race detector makes it minutes long: TestSeeds has what it could find (run it without -race)")
 	}
 	if r := permute(t, network.Spray, Connection{}); r.slowdown > 1/0.95 || r.again >= 0.001 {
 		t.Errorf("spraying: slowdown %.3f, %.3f %% sent again, %d cuts", r.slowdown, 100*r.again, r.cuts)

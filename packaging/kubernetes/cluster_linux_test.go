@@ -61,7 +61,7 @@ func TestCluster(t *testing.T) {
 		t.Skip("this test carries no libraries for pods (make preload builds them)")
 	}
 	if runtime.GOARCH != "amd64" && runtime.GOARCH != "arm64" {
-		t.Skip("there are no libraries for pods of this processor")
+		t.Skip("there are no libraries for pods of this processor: run it on amd64 or arm64")
 	}
 	if err := debian.Install(t.Context(), t.TempDir(), clusterNeeds, t.Logf); err != nil {
 		if _, ok := errors.AsType[*debian.Unavailable](err); ok {

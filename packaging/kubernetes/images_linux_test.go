@@ -89,7 +89,7 @@ func examples(t *testing.T, dir string) image {
 		}
 		out, err := exec.CommandContext(t.Context(), "debootstrap", "--variant=minbase", "--include="+strings.Join(packages, ","), suite[1], fresh).CombinedOutput()
 		if err != nil {
-			t.Skipf("debootstrap gets no Debian: %v\n%s", err, out[max(0, len(out)-2000):])
+			t.Skipf("debootstrap gets no Debian (it needs a mirror of it: the network, or http_proxy): %v\n%s", err, out[max(0, len(out)-2000):])
 		}
 		for _, m := range runLine.FindAllStringSubmatch(text, -1)[1:] {
 			run(t, "chroot", fresh, "/bin/sh", "-exc", strings.ReplaceAll(m[1], "\\\n", ""))

@@ -128,7 +128,7 @@ func startNode(t *testing.T, name string, number int, images []string) *node {
 	said := make([]byte, 6)
 	if _, err := io.ReadFull(out, said); err != nil {
 		_ = cmd.Wait()
-		t.Skipf("this machine has no namespaces for a node: %v\n%s", err, &stderr)
+		t.Skipf("this machine has no namespaces for a node (run as root of a machine, not of a container that keeps it from them): %v\n%s", err, &stderr)
 	}
 	n.init = child(t, cmd.Process.Pid)
 	n.start(t, "containerd", "containerd", "-c", filepath.Join(dir, "containerd.toml"))
