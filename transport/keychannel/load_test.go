@@ -258,6 +258,10 @@ func renews(stop chan struct{}, sides ...func()) {
 // before them.
 func (l *load) late(a, b *side) {
 	p, t := l.ports[0], l.t
+	for back := (message{loadSlots, 1 << 20}); !l.has(back); { // else p asks for keys, as it hears nothing
+		l.says(back)
+		time.Sleep(50 * time.Millisecond)
+	}
 	time.Sleep(5 * keychannel.Overlap) // no more than one key for each direction is left
 	p.mu.Lock()
 	p.hold = true
