@@ -57,9 +57,6 @@ func (w *Workload) scenario(k kind) string {
 	}
 	fmt.Fprintf(&b, "[adapter]\nmtu = %d\ncontrol = \"static\"\nwindow = %q\n", mtu, window)
 	fmt.Fprintf(&b, "[[traffic]]\nkind = \"list\"\nformat = \"htsim\"\nfile = %q\n", matrixFile)
-	if k == oursPaced {
-		fmt.Fprint(&b, "rate = \"95Gb/s\"\n")
-	}
 	return b.String()
 }
 

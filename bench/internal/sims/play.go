@@ -122,7 +122,7 @@ func (b *Bench) playTree(ctx context.Context, w *Workload, k kind, seed uint64) 
 	defer os.RemoveAll(dir)
 	var r Run
 	switch k {
-	case ours, oursPaced, oursSpray:
+	case ours, oursSpray:
 		var all []done
 		if r, all, err = playOurs(ctx, b.Limit, b.Ours, dir, seed, len(flows)); err == nil {
 			r.Mean = meanEnd(all)

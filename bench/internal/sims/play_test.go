@@ -23,7 +23,7 @@ func TestScenarios(t *testing.T) {
 		if w.ports > 16 {
 			continue // of the same form, and large
 		}
-		for _, k := range []kind{ours, oursPaced, oursSpray} {
+		for _, k := range []kind{ours, oursSpray} {
 			s, _ := w.parsed(t, k)
 			if err := lab.Check(s); err != nil {
 				t.Errorf("%s: %v", w.Name, err)

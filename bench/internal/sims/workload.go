@@ -43,7 +43,6 @@ type kind int
 
 const (
 	ours      kind = iota // as the product's adapters are
-	oursPaced             // each flow may send 95 Gb/s, so that packets of flows alternate
 	oursSpray             // switches spray, and do not pause
 	htsimRoCE             // ECMP
 	htsimNDP              // sprays, switches trim
@@ -52,7 +51,6 @@ const (
 
 var (
 	ecmp  = []player{{"ours", ours}, {"htsim RoCE", htsimRoCE}}
-	paced = []player{{"ours", ours}, {"ours, packet by packet", oursPaced}, {"htsim RoCE", htsimRoCE}}
 	spray = []player{{"ours", oursSpray}, {"htsim NDP", htsimNDP}, {"htsim EQDS", htsimEQDS}}
 )
 
@@ -65,8 +63,8 @@ func Workloads() []Workload {
 		{"permutation-128", "each of 128 hosts sends 2 MiB to another", 8, permutation(2 * mib), early, ecmp},
 		{"permutation-1024", "each of 1024 hosts sends 2 MiB to another", 16, permutation(2 * mib), early, ecmp},
 		{"permutation-8192", "each of 8192 hosts sends 64 KiB to another", 32, permutation(64 * kib), early, ecmp},
-		{"all-to-all-128", "each of 128 hosts sends 64 KiB to each, all at once", 8, allToAll(64 * kib), early, paced},
-		{"all-to-all-128-deep", "the same; no switch ever pauses", 8, allToAll(64 * kib), never, paced},
+		{"all-to-all-128", "each of 128 hosts sends 64 KiB to each, all at once", 8, allToAll(64 * kib), early, ecmp},
+		{"all-to-all-128-deep", "the same; no switch ever pauses", 8, allToAll(64 * kib), never, ecmp},
 		{"spray-128", "each of 128 hosts sends 2 MiB to another; switches spray, and do not pause", 8, permutation(2 * mib), early, spray},
 	}
 }
