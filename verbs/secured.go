@@ -43,6 +43,12 @@ type Secure struct {
 	// Allow decides about a peer that TLS has authenticated, and returns
 	// its name for logs. Nil allows all.
 	Allow func(peer netip.Addr, state *tls.ConnectionState) (name string, err error)
+
+	// Failed, if it is not nil, is told why there are no keys with a peer,
+	// whichever side has connected: work requests to it end with
+	// StatusRetryExcErr, which does not say. Strangers that connect can
+	// cause many calls, from several goroutines; it must not wait.
+	Failed func(peer netip.Addr, err error)
 }
 
 // guarded is how all packets of a device are secured that has its port.
@@ -66,8 +72,12 @@ func (c *Config) secure(addr netip.Addr, slots int, shared bool) (*guarded, erro
 		}
 	}
 	s := c.Secure
+	k := keychannel.Config{Addr: addr, Port: s.Port, TLS: s.TLS, AnyAddress: s.AnyAddress, Allow: s.Allow, Table: g.table, Slots: slots}
+	if s.Failed != nil {
+		k.Failed = func(f keychannel.Failure) { s.Failed(f.Peer, f.Err) }
+	}
 	var err error
-	g.keys, err = keychannel.Open(keychannel.Config{Addr: addr, Port: s.Port, TLS: s.TLS, AnyAddress: s.AnyAddress, Allow: s.Allow, Table: g.table, Slots: slots})
+	g.keys, err = keychannel.Open(k)
 	if err != nil {
 		g.close()
 		return nil, fmt.Errorf("field Secure: %w", err)

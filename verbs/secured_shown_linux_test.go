@@ -91,3 +91,41 @@ func TestGuardCounters(t *testing.T) {
 		t.Errorf("nothing has come in clear: %+v", c)
 	}
 }
+
+// TestSecureFailed: a program is told why there are no keys with a peer, on the
+// side that connects and on the other one.
+func TestSecureFailed(t *testing.T) {
+	if !testnet.Isolated(t) {
+		return
+	}
+	ca, other := testcert.New(t), testcert.New(t)
+	type failure struct {
+		peer netip.Addr
+		err  error
+	}
+	addrs := []netip.Addr{netip.MustParseAddr("127.0.9.5"), netip.MustParseAddr("127.0.9.6")}
+	var sides []*side
+	var told []chan failure
+	for i, addr := range addrs {
+		cert := []*testcert.Authority{ca, other}[i].IssueFor(t, testcert.Subject{CN: "host", Addr: addr.String()})
+		failures := make(chan failure, 1000)
+		dev, err := verbs.OpenAddr(addr, verbs.Config{Secure: &verbs.Secure{
+			TLS:    &tls.Config{RootCAs: ca.Pool, Certificates: []tls.Certificate{cert}},
+			Failed: func(peer netip.Addr, err error) { failures <- failure{peer, err} },
+		}})
+		check(t, err)
+		defer func() { check(t, dev.Close()) }()
+		sides, told = append(sides, newSide(t, dev, 64)), append(told, failures)
+	}
+	x, y := sides[0], sides[1]
+	connect(t, x.qp, y.qp, verbs.WithConfig(verbs.ConnectConfig{Timeout: 10, RetryCount: verbs.Set(1)}))
+	x.post(verbs.SendWR{ID: 1, Opcode: verbs.OpWrite, SGList: []verbs.SGE{x.mr.Slice(0, 8)}, Remote: y.mr.RemoteAt(0)})
+	if wc := x.wait(); wc.Status != verbs.StatusRetryExcErr {
+		t.Errorf("with a certificate of another authority: %v", wc.Status)
+	}
+	for i := range addrs {
+		if f := <-told[i]; f.peer != addrs[1-i] || f.err == nil {
+			t.Errorf("%v was told of %v: %v", addrs[i], f.peer, f.err)
+		}
+	}
+}

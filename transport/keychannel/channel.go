@@ -100,8 +100,15 @@ func Open(cfg Config) (*Channel, error) {
 	return c, nil
 }
 
-// SetTLS has handshakes from now on use another configuration.
-func (c *Channel) SetTLS(t *tls.Config) { c.tls.Store(t) }
+// SetTLS has handshakes from now on use another configuration. After an error,
+// which is one that Open would have returned, they use that of before.
+func (c *Channel) SetTLS(t *tls.Config) error {
+	if err := checkTLS(t); err != nil {
+		return err
+	}
+	c.tls.Store(t)
+	return nil
+}
 
 // Counters returns what was done.
 func (c *Channel) Counters() Counters {

@@ -66,17 +66,11 @@ type Config struct {
 }
 
 func (c *Config) fill() error {
-	if c.TLS == nil || c.Table == nil || !c.Addr.IsValid() {
-		return errors.New("keychannel: Config.Addr, TLS and Table are required")
+	if c.Table == nil || !c.Addr.IsValid() {
+		return errors.New("keychannel: Config.Addr and Table are required")
 	}
-	if c.TLS.RootCAs == nil && !c.TLS.InsecureSkipVerify {
-		return errors.New("keychannel: Config.TLS has no RootCAs: name the authorities that issue the certificates of peers")
-	}
-	if c.TLS.InsecureSkipVerify && c.TLS.VerifyConnection == nil {
-		return errors.New("keychannel: Config.TLS has InsecureSkipVerify and no VerifyConnection: any host could come; take InsecureSkipVerify out, and name authorities as RootCAs")
-	}
-	if len(c.TLS.Certificates) == 0 && (c.TLS.GetCertificate == nil || c.TLS.GetClientCertificate == nil) {
-		return errors.New("keychannel: Config.TLS has no certificate of this side for both directions: set Certificates, or GetCertificate and GetClientCertificate")
+	if err := checkTLS(c.TLS); err != nil {
+		return err
 	}
 	if c.Port == 0 {
 		c.Port = Port
@@ -101,6 +95,22 @@ func (c *Config) fill() error {
 			d := net.Dialer{LocalAddr: from}
 			return d.DialContext(ctx, "tcp", netip.AddrPortFrom(peer.WithZone(zoneFor(peer, c.Addr)), c.Port).String())
 		}
+	}
+	return nil
+}
+
+// checkTLS reports what a configuration lacks for both sides to be
+// authenticated.
+func checkTLS(t *tls.Config) error {
+	switch {
+	case t == nil:
+		return errors.New("keychannel: Config.TLS is required")
+	case t.RootCAs == nil && !t.InsecureSkipVerify:
+		return errors.New("keychannel: Config.TLS has no RootCAs: name the authorities that issue the certificates of peers")
+	case t.InsecureSkipVerify && t.VerifyConnection == nil:
+		return errors.New("keychannel: Config.TLS has InsecureSkipVerify and no VerifyConnection: any host could come; take InsecureSkipVerify out, and name authorities as RootCAs")
+	case len(t.Certificates) == 0 && (t.GetCertificate == nil || t.GetClientCertificate == nil):
+		return errors.New("keychannel: Config.TLS has no certificate of this side for both directions: set Certificates, or GetCertificate and GetClientCertificate")
 	}
 	return nil
 }

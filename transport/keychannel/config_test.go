@@ -16,16 +16,30 @@ import (
 )
 
 // TestAnyHostIsRefused: a configuration by which any host could come is an
-// error.
+// error, also for a channel that has another one, which stays.
 func TestAnyHostIsRefused(t *testing.T) {
 	t.Parallel()
 	ca := testcert.New(t)
-	open := config(t, ca, testcert.Subject{Addr: addrA.String()})
+	good, peer := config(t, ca, testcert.Subject{Addr: addrA.String()}), config(t, ca, testcert.Subject{Addr: addrB.String()})
+	open := good.Clone()
 	open.InsecureSkipVerify = true
 	_, err := keychannel.Open(keychannel.Config{Addr: addrA, TLS: open, Table: guard.NewTable()})
 	if err == nil || !strings.Contains(err.Error(), "VerifyConnection") {
 		t.Error(err)
 	}
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork()
+		a, b := n.open(t, addrA, good, nil), n.open(t, addrB, peer, nil)
+		for _, bad := range []*tls.Config{nil, open} {
+			if err := a.SetTLS(bad); err == nil {
+				t.Errorf("taken: %+v", bad)
+			}
+		}
+		a.Want(addrB, guard.ToSend)
+		synctest.Wait()
+		agreed(t, a, b, addrA, addrB)
+		closeAll(t, a, b)
+	})
 }
 
 // TestWithoutCertificate: a peer that shows no certificate is refused, whatever

@@ -45,7 +45,9 @@ func TestFailedRenewal(t *testing.T) {
 					synctest.Wait()
 					agreed(t, a, b, addrA, addrB)
 					refuse.Store(c.refuse)
-					a.SetTLS(c.config)
+					if err := a.SetTLS(c.config); err != nil {
+						t.Fatal(err)
+					}
 					for range 300 {
 						if begins {
 							a.Want(addrB, guard.Renew)

@@ -119,11 +119,12 @@ func (s *Server) renewTLS() error {
 			continue
 		}
 		t, err := hostTLS(&d.cfg.Guard, d.dev.Addr())
+		if err == nil {
+			err = d.keys.SetTLS(t)
+		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("device %s: the certificate of before stays: %w", d.addr(), err))
-			continue
 		}
-		d.keys.SetTLS(t)
 	}
 	return errors.Join(errs...)
 }
