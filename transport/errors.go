@@ -31,6 +31,21 @@ func (e *SendError) Add(index, n int, err error) {
 	e.Failed += n
 }
 
+// Take takes what Send of a link inside has returned, whose first packet is
+// packet first of the caller: it adds what was not sent, and returns any other
+// error, which ends the caller's Send.
+func (e *SendError) Take(err error, first int) error {
+	if err == nil {
+		return nil
+	}
+	var failed *SendError
+	if !errors.As(err, &failed) {
+		return err
+	}
+	e.Add(first+failed.Index, failed.Failed, failed.Err)
+	return nil
+}
+
 // Result returns what Send returns: nil if nothing failed, else a copy of e. So
 // a link can use e for the next batch.
 func (e *SendError) Result() error {

@@ -413,6 +413,10 @@ func TestTableWhileWritten(t *testing.T) {
 	t.Parallel()
 	a, b := newSide(addrA, 0, 0, nil), newSide(addrB, 0, 0, nil)
 	agree(a, b, 1, 1, 1)
+	// Both have the keys: a packet without waits while the table changes.
+	if got := b.take(t, a.sends(t, addrB, packet(7, 0, 40))...); len(got) != 1 {
+		t.Fatal("a packet was lost")
+	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -425,7 +429,7 @@ func TestTableWhileWritten(t *testing.T) {
 			}
 		}
 	}()
-	for psn := 0; ; psn++ {
+	for psn := 1; ; psn++ {
 		if got := b.take(t, a.sends(t, addrB, packet(7, psn, 40))...); len(got) != 1 {
 			t.Fatal("a packet was lost")
 		}

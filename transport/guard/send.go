@@ -3,7 +3,6 @@ package guard
 import (
 	"cmp"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"net/netip"
 	"time"
@@ -159,7 +158,7 @@ func (l *Link) sendSome(b *transport.TxBatch, first int) (last int, err error) {
 	}
 	if last > first {
 		b.View(&s.view, first, last)
-		return last, s.note(l.Link.Send(&s.view), first)
+		return last, s.fail.Take(l.Link.Send(&s.view), first)
 	}
 	data, path := b.Packet(first)
 	peer := s.peers[path.Dst]
@@ -206,7 +205,7 @@ func (l *Link) sendSealed(b *transport.TxBatch, first int, peer *sendPeer) (last
 		return first + 1, nil
 	}
 	failed := s.fail.Failed
-	err = s.note(l.Link.Send(s.batch), first)
+	err = s.fail.Take(l.Link.Send(s.batch), first)
 	if err == nil {
 		l.counters.sealed.Add(uint64(last - first - (s.fail.Failed - failed)))
 	}
@@ -279,17 +278,3 @@ const (
 	managementSlot = 1      // which has the link's own port
 	dynamicPorts   = 0xc000 // from here on (RFC 6335 6)
 )
-
-// note takes what a Send of the link inside has returned, whose first packet is
-// packet first of the caller. It returns what ends the caller's Send.
-func (s *sealing) note(err error, first int) error {
-	if err == nil {
-		return nil
-	}
-	var failed *transport.SendError
-	if errors.As(err, &failed) {
-		s.fail.Add(first+failed.Index, failed.Failed, failed.Err)
-		return nil
-	}
-	return err
-}

@@ -150,7 +150,7 @@ func (l *Link) sendParts(b *transport.TxBatch, first int) error {
 				break
 			}
 		}
-		if err := l.count(l.Link.Send(l.tx), start); err != nil {
+		if err := l.fail.Take(l.Link.Send(l.tx), start); err != nil {
 			return err
 		}
 		done = i
@@ -182,18 +182,7 @@ func (l *Link) sendView(b *transport.TxBatch, first, last int) error {
 		return nil
 	}
 	b.View(&l.view, first, last)
-	err := l.count(l.Link.Send(&l.view), first)
+	err := l.fail.Take(l.Link.Send(&l.view), first)
 	l.view = transport.TxBatch{}
-	return err
-}
-
-// count counts packets that could not be sent, and returns an error of
-// the link itself.
-func (l *Link) count(err error, first int) error {
-	failed := (*transport.SendError)(nil)
-	if errors.As(err, &failed) {
-		l.fail.Add(first+failed.Index, failed.Failed, failed.Err)
-		return nil
-	}
 	return err
 }

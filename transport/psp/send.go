@@ -49,7 +49,7 @@ func (l *Link) Send(b *transport.TxBatch) error {
 		last := sealedFrom(b, i)
 		if last > i {
 			b.View(&s.view, i, last)
-			if err := s.note(l.Link.Send(&s.view), i); err != nil {
+			if err := s.fail.Take(l.Link.Send(&s.view), i); err != nil {
 				return err
 			}
 			i = last
@@ -117,7 +117,7 @@ func (l *Link) sendSealed(b *transport.TxBatch, first int) (last int, err error)
 		return first + 1, nil
 	}
 	l.counters.sealed.Add(uint64(last - first))
-	return last, s.note(l.Link.Send(s.batch), first)
+	return last, s.fail.Take(l.Link.Send(s.batch), first)
 }
 
 // choose notes what packets of a path are sealed with.
@@ -135,18 +135,4 @@ func (s *sealing) begin() []byte {
 	b = binary.BigEndian.AppendUint16(b, cmp.Or(s.path.SrcPort, s.port))
 	b = binary.BigEndian.AppendUint16(b, s.path.Port(s.port))
 	return append(b, 0, 0, 0, 0) // length, and no checksum
-}
-
-// note takes what a Send of the link inside has returned, whose first packet is
-// packet first of the caller. It returns what ends the caller's Send.
-func (s *sealing) note(err error, first int) error {
-	if err == nil {
-		return nil
-	}
-	var failed *transport.SendError
-	if errors.As(err, &failed) {
-		s.fail.Add(first+failed.Index, failed.Failed, failed.Err)
-		return nil
-	}
-	return err
 }

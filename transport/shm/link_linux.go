@@ -127,12 +127,7 @@ func (l *Link) sendUDP(b *transport.TxBatch, first, last int) error {
 	b.View(&t.view, first, last)
 	err := l.Link.Send(&t.view)
 	t.view = transport.TxBatch{}
-	var failed *transport.SendError
-	if errors.As(err, &failed) {
-		t.fail.Add(first+failed.Index, failed.Failed, failed.Err)
-		return nil
-	}
-	return err
+	return t.fail.Take(err, first)
 }
 
 // maxPeers is how many peers a link knows of.
