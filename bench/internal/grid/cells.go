@@ -122,6 +122,8 @@ func bulk(o Options) []cell.Cell {
 	g := newGroup(o, "bulk")
 	g.raw("raw/4140/icrc", segment4096, true)
 	g.raw("raw/4140", segment4096, false)
+	g.peer("raw/4140/single", RawUDP, fmt.Sprintf("a datagram with each system call, the product's ICRC on both sides, copy; %d bytes", segment4096), cell.Gbps, segment4096,
+		rawudp.Single(g.o.A, g.o.B, segment4096))
 	g.peer("iperf3/tcp", IPerf3, "one TCP stream", cell.Gbps, 0, peers.IPerf(false))
 	for _, op := range []string{"write", "send", "read"} {
 		g.ours("ours/"+op+"/1MiB", verb(op)+" of 1 MiB, one queue pair", cell.Gbps, "gbps", stream(op, mib))

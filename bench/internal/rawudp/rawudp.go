@@ -38,6 +38,7 @@ type config struct {
 	Both    bool          `json:"both"`    // throughput: both sides send and receive
 	Segment int           `json:"segment"` // bytes of a datagram
 	ICRC    bool          `json:"icrc"`    // throughput: the CRC by the product's code instead of hash/crc32
+	Single  bool          `json:"single"`  // throughput: a datagram with each system call
 	Warm    time.Duration `json:"warm"`
 	Measure time.Duration `json:"measure"`
 }
@@ -59,6 +60,18 @@ func Register() {
 func Throughput(a, b string, segment int, icrc bool) func(context.Context, cell.Window) cell.Sample {
 	return func(ctx context.Context, w cell.Window) cell.Sample {
 		c := config{Addr: a, Segment: segment, ICRC: icrc, Warm: w.Warm, Measure: w.Measure}
+		d := c
+		d.Addr, d.Active = b, true
+		return run(ctx, c, d, w, "gbps")
+	}
+}
+
+// Single returns a function that measures as Throughput does, with the CRC of
+// the product and without UDP_SEGMENT and UDP_GRO: a datagram with each system
+// call, as systems have it that have nothing else.
+func Single(a, b string, segment int) func(context.Context, cell.Window) cell.Sample {
+	return func(ctx context.Context, w cell.Window) cell.Sample {
+		c := config{Addr: a, Segment: segment, ICRC: true, Single: true, Warm: w.Warm, Measure: w.Measure}
 		d := c
 		d.Addr, d.Active = b, true
 		return run(ctx, c, d, w, "gbps")

@@ -18,6 +18,7 @@ import (
 const (
 	maxRun     = 65507 // bytes of one UDP buffer
 	creditRuns = 4     // runs received before the sender is told
+	singles    = 64    // the same, of single datagrams
 	target     = 4 << 20
 	// headerLen of a segment: its number, then the payload, then the CRC32.
 	headerLen, crcLen = 8, 4
@@ -52,10 +53,13 @@ type sender struct {
 
 func (s *stream) newSender() (*sender, error) {
 	seg := s.cfg.Segment
-	if err := unix.SetsockoptInt(s.fd, unix.SOL_UDP, unix.UDP_SEGMENT, seg); err != nil {
-		return nil, fmt.Errorf("UDP_SEGMENT: %w", err)
+	t := &sender{perRun: 1}
+	if !s.cfg.Single {
+		if err := unix.SetsockoptInt(s.fd, unix.SOL_UDP, unix.UDP_SEGMENT, seg); err != nil {
+			return nil, fmt.Errorf("UDP_SEGMENT: %w", err)
+		}
+		t.perRun = maxRun / seg
 	}
-	t := &sender{perRun: maxRun / seg}
 	// A segment occupies more of the receive buffer than its bytes; a
 	// quarter of what is granted is always free of overruns. Both ends are
 	// granted the same.
@@ -139,8 +143,12 @@ type receiver struct {
 }
 
 func (s *stream) receive() (pair.Result, error) {
-	if err := unix.SetsockoptInt(s.fd, unix.SOL_UDP, unix.UDP_GRO, 1); err != nil {
-		return pair.Result{}, fmt.Errorf("UDP_GRO: %w", err)
+	every := singles
+	if !s.cfg.Single {
+		every = creditRuns
+		if err := unix.SetsockoptInt(s.fd, unix.SOL_UDP, unix.UDP_GRO, 1); err != nil {
+			return pair.Result{}, fmt.Errorf("UDP_GRO: %w", err)
+		}
 	}
 	r := receiver{memory: make([]byte, target)}
 	buf, oob, credit := make([]byte, 1<<16), make([]byte, 64), make([]byte, creditLen)
@@ -159,7 +167,7 @@ func (s *stream) receive() (pair.Result, error) {
 			return pair.Result{}, fmt.Errorf("receiving: %w", e)
 		}
 		r.take(buf[:n], seg, s)
-		if runs++; runs%creditRuns == 0 {
+		if runs++; runs%every == 0 {
 			binary.LittleEndian.PutUint64(credit, r.next)
 			if e := s.sendto(credit, 0); e != 0 {
 				return pair.Result{}, fmt.Errorf("sending a credit: %w", e)

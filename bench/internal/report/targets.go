@@ -54,6 +54,7 @@ func throughput() []Target {
 		{What: "WRITE 1 MiB", Against: rawLimit, Cell: "ours/write/1MiB", Peer: "raw/4140/icrc", Bound: 0.85},
 		{What: "SEND 1 MiB", Against: rawLimit, Cell: "ours/send/1MiB", Peer: "raw/4140/icrc", Bound: 0.85},
 		{What: "READ 1 MiB", Against: rawLimit, Cell: "ours/read/1MiB", Peer: "raw/4140/icrc", Bound: 0.85},
+		{What: "WRITE 1 MiB", Against: "raw UDP, a datagram with each system call", Cell: "ours/write/1MiB", Peer: "raw/4140/single", Bound: 0.5},
 		{What: "WRITE, both directions", Against: rawLimit + " in both directions", Cell: "ours/write/1MiB/both", Peer: "raw/4140/icrc/both", Bound: 0.85},
 		{What: "SEND, both directions", Against: rawLimit + " in both directions", Cell: "ours/send/1MiB/both", Peer: "raw/4140/icrc/both", Bound: 0.85},
 		{What: "WRITE, path MTU 1024", Against: rawLimit + " at 1064", Cell: "ours/write/1MiB/mtu=1024", Peer: "raw/1064/icrc", Bound: 0.8},
