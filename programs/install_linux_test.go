@@ -6,12 +6,14 @@ import (
 	"path/filepath"
 	"testing"
 	"testing/fstest"
+
+	"github.com/gosoftroce/rocev2/internal/testprogram"
 )
 
 // TestInstall has a folder contain both libraries, with names of their source.
 func TestInstall(t *testing.T) {
 	t.Parallel()
-	needCC(t)
+	testprogram.NeedCC(t)
 	dir := t.TempDir()
 	file, err := Install(t.Context(), dir)
 	if err != nil {
@@ -44,7 +46,7 @@ func TestInstall(t *testing.T) {
 // TestPack carries both libraries, and finds them again.
 func TestPack(t *testing.T) {
 	t.Parallel()
-	needCC(t)
+	testprogram.NeedCC(t)
 	dir := t.TempDir()
 	if err := Pack(t.Context(), dir); err != nil {
 		t.Fatal(err)

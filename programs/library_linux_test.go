@@ -17,22 +17,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gosoftroce/rocev2/internal/testprogram"
 	"github.com/gosoftroce/rocev2/verbs"
 )
-
-// needCC skips a test where there is no C compiler, and where tests are to be
-// short.
-func needCC(t testing.TB) string {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("it needs a C compiler, and several processes: run without -short")
-	}
-	cc, err := exec.LookPath("cc")
-	if err != nil {
-		t.Skip("there is no C compiler: install gcc")
-	}
-	return cc
-}
 
 var buildOnce = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "rocev2-test-")
@@ -45,7 +32,7 @@ var buildOnce = sync.OnceValues(func() (string, error) {
 // library returns the path of the library that this source gives.
 func library(t testing.TB) string {
 	t.Helper()
-	needCC(t)
+	testprogram.NeedCC(t)
 	dir, err := buildOnce()
 	if err != nil {
 		t.Fatal(err)
@@ -137,7 +124,7 @@ var aboutSanitizers = regexp.MustCompile(`(?m)^==\d+==WARNING: ASan doesn't full
 // TestLibrary runs the cases of testdata/check.c with a fake adapter.
 func TestLibrary(t *testing.T) {
 	t.Parallel()
-	cc, dir := needCC(t), t.TempDir()
+	cc, dir := testprogram.NeedCC(t), t.TempDir()
 	lib := copyFile(t, library(t), dir)
 	fakeAdapter(t, cc, dir)
 	check := filepath.Join(dir, "check")
@@ -187,7 +174,7 @@ for path in "/dev/infiniband/uverbs0", "/sys/class/infiniband/rxe_lo0/node_guid"
 // little address space for one.
 func TestLibrarySaysWhatToDo(t *testing.T) {
 	t.Parallel()
-	cc, dir := needCC(t), t.TempDir()
+	cc, dir := testprogram.NeedCC(t), t.TempDir()
 	lib := copyFile(t, library(t), dir)
 	open := func(limit string) string {
 		script := "ulimit -v " + limit + "; cat /dev/infiniband/uverbs0 /dev/infiniband/uverbs0"

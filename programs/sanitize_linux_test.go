@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/gosoftroce/rocev2/internal/testprogram"
 )
 
 // sanitized compiles a program of testdata together with the library, whose
@@ -12,7 +14,7 @@ import (
 // the compiler.
 func sanitized(t *testing.T, name, kind string, args ...string) string {
 	t.Helper()
-	cc := needCC(t)
+	cc := testprogram.NeedCC(t)
 	probe := filepath.Join(t.TempDir(), "probe")
 	build := exec.Command(cc, "-fsanitize="+kind, "-x", "c", "-o", probe, "-")
 	build.Stdin = strings.NewReader("int main(void) { return 0; }")

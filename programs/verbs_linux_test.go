@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/gosoftroce/rocev2/internal/testprogram"
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
@@ -14,7 +15,7 @@ import (
 // possible, the test is skipped.
 func program(t testing.TB, name string) string {
 	t.Helper()
-	cc := needCC(t)
+	cc := testprogram.NeedCC(t)
 	reachPrograms(t)
 	if _, err := os.Stat("/usr/include/infiniband/verbs.h"); err != nil {
 		t.Skip("there are no headers of libibverbs: install libibverbs-dev")

@@ -29,12 +29,7 @@ type runTool struct {
 
 func buildTool(t *testing.T) runTool {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("it needs a C compiler and several processes: run without -short")
-	}
-	if _, err := exec.LookPath("cc"); err != nil {
-		t.Skip("there is no C compiler: install gcc")
-	}
+	testprogram.NeedCC(t)
 	dir, err := os.MkdirTemp("", "roce") // a socket's path is short
 	if err != nil {
 		t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -62,6 +63,9 @@ func TestCheckFindsWhatStartFinds(t *testing.T) {
 		{"no root", "[targets]\nonly = [\"rcopy\"]", "test.toml:2: targets.only", "rcopy_root"},
 		{"a port of groups", "[targets]\ngroups = [\"239.1.2.3\"]\nports = { mckey = 5 }", "test.toml:3: targets.ports.mckey", "in groups"},
 	} {
+		if c.name == "too much memory" && strconv.IntSize == 32 {
+			continue // the file alone is refused: see package config
+		}
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			cfg := parsed(t, c.text)
