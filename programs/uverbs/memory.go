@@ -21,8 +21,8 @@ import (
 // with that right, as a kernel that pins the pages has it. What becomes of it
 // later is not looked at: an access to what is gone fails with ib.FaultMemory.
 func memoryAt(addr, n uint64, write bool) (memreg.Memory, error) {
-	const most = uint64(^uintptr(0) >> 1)
-	if addr > most || n > most-addr {
+	const most = uint64(^uintptr(0)) // a 32-bit process has memory above 2 GiB, too
+	if addr > most || n > min(most-addr, math.MaxInt) {
 		return nil, unix.EFAULT
 	}
 	if err := checkMapped(addr, addr+n, write); err != nil {
