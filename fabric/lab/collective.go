@@ -49,7 +49,7 @@ func (r *run) collective(tn *tenant, t *Traffic, hosts []int) error {
 		return err
 	}
 	c := &collective{job: r.newJob(tn, hosts[:n]), plan: plan, iterations: max(t.Iterations, 1), compute: t.Compute,
-		inTurn: t.Kind == "broadcast", // else the root's messages would share its cable, and all be as late as the last
+		inTurn: sendsInTurn(t.Kind),
 		steps:  make([]*step, n), over: make([][]event.Time, n)}
 	switch all := int64(n) * int64(plan.Rounds()); {
 	case t.Iterations < 0 || c.iterations > mostIterations/n:
@@ -70,6 +70,11 @@ func (r *run) collective(tn *tenant, t *Traffic, hosts []int) error {
 	r.net.At(event.Time(t.Start), c.start)
 	return nil
 }
+
+// sendsInTurn reports whether a rank of a collective sends to one after the
+// other: down a tree the messages of a rank would share its cable else, and all
+// be as late as the last.
+func sendsInTurn(kind string) bool { return kind == "broadcast" || kind == "tree" }
 
 // start connects all ranks, and has them begin.
 func (c *collective) start() {
