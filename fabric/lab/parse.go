@@ -77,6 +77,9 @@ func when(wrong bool, format string, args ...any) error {
 	if !wrong {
 		return nil
 	}
+	for i := range args {
+		args[i] = exact(args[i])
+	}
 	return fmt.Errorf(format, args...)
 }
 
