@@ -67,7 +67,8 @@ type Replay struct {
 	told    map[pair]time.Duration // when a host has last told another one of packets that it misses
 
 	mtu             int
-	rtt             time.Duration // the least; 0: none was measured
+	rtt             time.Duration // the least
+	timed           bool          // one was measured
 	rate            int64         // bits per second, the highest
 	native          bool          // selective acknowledgements of this software were seen
 	ecn             bool          // data can be marked
@@ -89,8 +90,8 @@ func (r *Replay) Add(p *dissect.Packet) {
 		return
 	}
 	r.packets++
-	if p.RTT > 0 && (r.rtt == 0 || p.RTT < r.rtt) {
-		r.rtt = p.RTT
+	if p.Timed && (!r.timed || p.RTT < r.rtt) {
+		r.rtt, r.timed = p.RTT, true
 	}
 	if p.Wire.BTH.Opcode == rocev2.SelectiveAck {
 		r.native = true

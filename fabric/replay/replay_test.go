@@ -126,6 +126,13 @@ func TestReplayAtTheReceiver(t *testing.T) {
 			if s.Network.Rate != want.Network.Rate || s.Adapter.MTU != 1024 || op != "read" && s.Adapter.Recovery != recovery {
 				t.Errorf("%s, %s: rate %v, mtu %d, recovery %s\n%s", recovery, op, s.Network.Rate, s.Adapter.MTU, s.Adapter.Recovery, toml)
 			}
+			// Here answers come at once: that is no round trip.
+			if op != "read" && (s.Network.Delay != lab.Microsecond || !strings.Contains(string(toml), "delay: the default")) {
+				t.Errorf("%s, %s: the delay is %v\n%s", recovery, op, s.Network.Delay, toml)
+			}
+			if !strings.Contains(string(toml), "# control and window: those of the simulator") {
+				t.Errorf("nothing says that a capture has no congestion control:\n%s", toml)
+			}
 			again, err := lab.Run(t.Context(), s)
 			if err != nil {
 				t.Fatal(err)

@@ -51,6 +51,7 @@ func (r *Replay) guess() guess {
 	} else {
 		g.why = append(g.why, "delay: the default, because the capture has no round trips, or is from where answers come from")
 	}
+	g.why = append(g.why, "control and window: those of the simulator, because a capture does not show them: say them in [adapter]")
 	return g
 }
 
