@@ -234,3 +234,15 @@ func FuzzReplay(f *testing.F) {
 		}
 	})
 }
+
+// A host that sends and receives has round trips of its own, beside answers
+// that it gives at once.
+func TestReplayOfBothDirections(t *testing.T) {
+	t.Parallel()
+	text := strings.Replace(fmt.Sprintf(known, "selective", "write"), "10us,2,0,100001,write", "10us,2,0,100001,write\n4000us,0,3,70000,write\n6000us,0,1,70000,write", 1)
+	_, capture := run(t, text, "h0")
+	s, toml := scenarioOf(t, capture)
+	if d := s.Network.Delay - 3*lab.Microsecond; d < -lab.Microsecond/10 || d > lab.Microsecond/10 {
+		t.Errorf("the delay is %v, of cables of 3us\n%s", s.Network.Delay, toml)
+	}
+}
