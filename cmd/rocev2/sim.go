@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -92,14 +93,15 @@ docs/fabric.md explains all of it, also networks and traffic of one's own.`,
 
 // run plays a scenario, or prints it.
 func (f *simFlags) run(cmd *cobra.Command, io streams, name string) error {
-	text, file, err := scenarioText(name)
-	if err == nil {
-		text, err = withFiles(text, name)
-	}
+	before, file, err := scenarioText(name)
 	if err != nil {
 		return usageError{err}
 	}
-	plan, err := f.many.plan(name, text)
+	text, err := withFiles(before, name)
+	if err != nil {
+		return usageError{err}
+	}
+	plan, err := f.many.plan(name, before, text)
 	if err != nil {
 		return err
 	}
@@ -115,7 +117,7 @@ func (f *simFlags) run(cmd *cobra.Command, io streams, name string) error {
 		_, err := io.out.Write(text)
 		return err
 	}
-	s, err := lab.Parse(text)
+	s, err := lab.ParseChanged(before, text)
 	if err != nil {
 		return usageError{inFile(name, err)}
 	}
@@ -150,7 +152,12 @@ func inFile(name string, err error) error {
 }
 
 // arguments checks them.
-func (f *simFlags) arguments(_ *cobra.Command, args []string) error {
+func (f *simFlags) arguments(cmd *cobra.Command, args []string) error {
+	for _, name := range []string{"out", "seeds", "shard"} {
+		if set := cmd.Flags().Lookup(name); set.Changed && set.Value.String() == "" {
+			return usagef("--%s is empty: say what it is, or leave it out", name)
+		}
+	}
 	if f.many.merge {
 		if len(args) == 0 {
 			return usagef("--merge takes the directories that --out of the shards has named")
@@ -196,8 +203,12 @@ func scenarioText(name string) (text []byte, file bool, err error) {
 		return nil, true, fmt.Errorf("%s is a directory: name the scenario in it, such as %s", name, filepath.Join(name, "scenario.toml"))
 	}
 	text, err = regular.Read(name, maxText)
-	return text, true, err
+	return withoutMark(text), true, err
 }
+
+// withoutMark returns a text without the byte order mark that editors and
+// spreadsheets of Windows put in front.
+func withoutMark(text []byte) []byte { return bytes.TrimPrefix(text, []byte("\xef\xbb\xbf")) }
 
 // maxText is how many bytes a scenario, or a file that it names, has at most.
 const maxText = 1 << 30
@@ -230,7 +241,7 @@ func withFiles(text []byte, name string) ([]byte, error) {
 func fileText(name string) (string, error) {
 	if !strings.Contains(name, "%d") {
 		b, err := regular.Read(name, maxText)
-		return string(b), err
+		return string(withoutMark(b)), err
 	}
 	var traces [][]byte
 	for {

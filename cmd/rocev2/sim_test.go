@@ -435,6 +435,10 @@ func TestSimSet(t *testing.T) {
 		"--merge takes":            {"--merge"},
 		"there is no":              {"--merge", "/nowhere"},
 		"cannot both":              {"incast", "--seeds", "1-2", "--seed", "3"},
+		"--seeds is empty":         {"incast", "--seeds", ""},
+		"--shard is empty":         {"incast", "--shard", ""},
+		"--out is empty":           {"incast", "--out="},
+		"with --seeds":             {"incast", "--set", "seed=1,2"},
 	} {
 		if code, _, errs := runSim(t, args...); code == exitOK || !strings.Contains(errs, want) {
 			t.Errorf("%q: exit status %d, %q; want %q", args, code, errs, want)

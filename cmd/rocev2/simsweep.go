@@ -48,13 +48,14 @@ func (f *sweepFlags) asked(plan *sweep.Plan) bool {
 	return f.seeds != "" || f.shard != "" || plan.Size() > 1
 }
 
-// plan returns what is to be played.
-func (f *sweepFlags) plan(name string, text []byte) (*sweep.Plan, error) {
-	s, err := lab.Parse(text)
+// plan returns what is to be played, of a text that was another one before it
+// had the files in it that it names.
+func (f *sweepFlags) plan(name string, before, text []byte) (*sweep.Plan, error) {
+	s, err := lab.ParseChanged(before, text)
 	if err != nil {
 		return nil, usagef("%s: %w", name, err)
 	}
-	p := &sweep.Plan{Name: strings.TrimSuffix(filepath.Base(name), ".toml"), Text: text, Seeds: []uint64{s.Seed}}
+	p := &sweep.Plan{Name: strings.TrimSuffix(filepath.Base(name), ".toml"), Text: text, Before: before, Seeds: []uint64{s.Seed}}
 	for _, s := range f.set {
 		setting, err := sweep.ParseSetting(s)
 		if err != nil {

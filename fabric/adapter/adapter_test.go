@@ -252,23 +252,25 @@ func TestPausedClass(t *testing.T) {
 	for i := range sw.Classes {
 		sw.Classes[i] = network.Class{Lossless: i == 3, Alpha: -3, Weight: 1, Strict: i == 6}
 	}
-	a := star(t, 5, 0, sw, Config{Window: qp.WindowConfig{InitialBytes: 1 << 20, MaxBytes: 1 << 20}})
-	const size = 4 << 20
-	var bulk []event.Time
-	for i := 1; i < 4; i++ {
-		x, _ := mustConnect(t, a, i, 0, Connection{TrafficClass: 26 << 2})
-		must(t, x.Post(Request{Op: ib.OpWrite, Bytes: size, Done: func(c Completion) { bulk = append(bulk, c.End) }}))
-	}
-	x, _ := mustConnect(t, a, 1, 4, Connection{TrafficClass: 48 << 2})
-	var other Completion
-	must(t, x.Post(Request{Op: ib.OpWrite, Bytes: size, Done: func(c Completion) { other = c }}))
-	settle(t, a)
-	n := a.Network().Totals()
-	if n.Dropped() != 0 || n.XOFFs == 0 || n.Disobeyed != 0 || a.Stats().Retransmits != 0 {
-		t.Errorf("%+v, %d retransmissions", n, a.Stats().Retransmits)
-	}
-	if len(bulk) != 3 || other.End == 0 || other.End > 400*event.Microsecond || bulk[2] < 1000*event.Microsecond {
-		t.Errorf("three to one end at %v, the other at %v", bulk, other.End)
+	for _, shares := range []*Shares{nil, SharesOf(&sw.Classes)} {
+		a := star(t, 5, 0, sw, Config{Shares: shares, Window: qp.WindowConfig{InitialBytes: 1 << 20, MaxBytes: 1 << 20}})
+		const size = 4 << 20
+		var bulk []event.Time
+		for i := 1; i < 4; i++ {
+			x, _ := mustConnect(t, a, i, 0, Connection{TrafficClass: 26 << 2})
+			must(t, x.Post(Request{Op: ib.OpWrite, Bytes: size, Done: func(c Completion) { bulk = append(bulk, c.End) }}))
+		}
+		x, _ := mustConnect(t, a, 1, 4, Connection{TrafficClass: 48 << 2})
+		var other Completion
+		must(t, x.Post(Request{Op: ib.OpWrite, Bytes: size, Done: func(c Completion) { other = c }}))
+		settle(t, a)
+		n := a.Network().Totals()
+		if n.Dropped() != 0 || n.XOFFs == 0 || n.Disobeyed != 0 || a.Stats().Retransmits != 0 {
+			t.Errorf("%+v, %d retransmissions", n, a.Stats().Retransmits)
+		}
+		if len(bulk) != 3 || other.End == 0 || other.End > 400*event.Microsecond || bulk[2] < 1000*event.Microsecond {
+			t.Errorf("three to one end at %v, the other at %v", bulk, other.End)
+		}
 	}
 }
 

@@ -33,6 +33,10 @@ type Config struct {
 	NotifyHold     bool           // marks within it are reported after it
 	NotifyClass    int
 
+	// Shares is how classes share a host's cable. Nil has the highest that
+	// has a packet go first.
+	Shares *Shares
+
 	// Telemetry has hosts ask for what switches tell
 	// (network.Telemetry) with each packet of data, and send it back
 	// with acknowledgements, to congestion control that is a
@@ -125,6 +129,9 @@ func (a *Adapters) Host(number int) (*Host, error) {
 	}
 	p := a.parts[a.net.PartOf(number)]
 	h := &Host{a: a, part: p, number: uint16(number), table: p.table, pd: p.pd}
+	if a.cfg.Shares != nil {
+		h.sharing = newSharing(a.cfg.Shares)
+	}
 	if a.cfg.Real {
 		h.table = memreg.NewTable(a.random)
 		h.pd = h.table.AllocPD()

@@ -23,7 +23,8 @@
 // moment in which the last bit has arrived. Its port is asked for a packet when
 // the cable is free, and gives one at a time. So nothing queues between the
 // queue pairs and the cable: a class that is paused, or a flow that is slowed
-// down, waits in them.
+// down, waits in them. Classes share the cable as Config.Shares says, and queue
+// pairs of one class by Config.Turn.
 //
 // # In parts
 //

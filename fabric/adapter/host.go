@@ -36,6 +36,8 @@ type Host struct {
 	tasks  heap.Heap[event.Time, func()] // see At
 	beside *beside                       // nil: only the adapter
 
+	sharing *sharing // nil: the highest class goes first
+
 	_ [64]byte // nothing of a host of another part is in the same cache line
 }
 
@@ -80,7 +82,7 @@ func (h *Host) pull(now event.Time, paused uint8, p *network.Packet) bool {
 	if !h.a.cfg.Real {
 		clear(a.tx.Room()[:recordLen]) // what was there is no payload
 	}
-	h.e.Fill(toClock(now), a.tx, ^engine.Classes(paused))
+	h.fill(now, paused)
 	h.arm()
 	if len(h.done) > 0 && !h.delivering {
 		h.soon()

@@ -233,6 +233,7 @@ func (x *execution) planOf(c *comm, g *execGroup, n *chakra.Node) (err error) {
 		if t.Kind == "hierarchical" && ranks <= t.Group { // within a machine
 			t.Kind = "ring"
 		}
+		c.inTurn = sendsInTurn(t.Kind)
 		c.plan, _, err = t.plan(ranks)
 	case chakra.AllGather:
 		c.plan, err = traffic.AllGather(ranks, bytes*int64(ranks))

@@ -85,7 +85,7 @@ func TestTracesPlayCollectives(t *testing.T) {
 	}{
 		{etAllReduce, Traffic{Kind: "ring"}, size}, {etAllGather, Traffic{Kind: "all-gather"}, ranks * size}, {etReduceScatter, Traffic{Kind: "reduce-scatter"}, size},
 		{etAllToAll, Traffic{Kind: "pairwise"}, size}, {etBroadcast, Traffic{Kind: "broadcast"}, size},
-		{etAllReduce, Traffic{Kind: "halving"}, size}, {etAllReduce, Traffic{Kind: "hierarchical", Group: 2}, size},
+		{etAllReduce, Traffic{Kind: "halving"}, size}, {etAllReduce, Traffic{Kind: "tree"}, size}, {etAllReduce, Traffic{Kind: "hierarchical", Group: 2}, size},
 	} {
 		var all []*tracer
 		for range ranks {

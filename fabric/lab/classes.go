@@ -13,7 +13,7 @@ import (
 )
 
 // Class is a traffic class of all switches, where it differs from that of the
-// profile.
+// profile. Hosts have its weight, too.
 type Class struct {
 	Name     string // by which traffic names it
 	DSCP     *int   `toml:"dscp"` // by which packets get into it, 0 to 63

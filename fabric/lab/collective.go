@@ -49,7 +49,7 @@ func (r *run) collective(tn *tenant, t *Traffic, hosts []int) error {
 		return err
 	}
 	c := &collective{job: r.newJob(tn, hosts[:n]), plan: plan, iterations: max(t.Iterations, 1), compute: t.Compute,
-		inTurn: t.Kind == "broadcast", // else the root's messages would share its cable, and all be as late as the last
+		inTurn: sendsInTurn(t.Kind),
 		steps:  make([]*step, n), over: make([][]event.Time, n)}
 	switch all := int64(n) * int64(plan.Rounds()); {
 	case t.Iterations < 0 || c.iterations > mostIterations/n:
@@ -66,10 +66,16 @@ func (r *run) collective(tn *tenant, t *Traffic, hosts []int) error {
 		}
 		return "computes"
 	}
+	c.cause = c.lastOf
 	r.open++
 	r.net.At(event.Time(t.Start), c.start)
 	return nil
 }
+
+// sendsInTurn reports whether a rank of a collective sends to one after the
+// other: down a tree the messages of a rank would share its cable else, and all
+// be as late as the last.
+func sendsInTurn(kind string) bool { return kind == "broadcast" || kind == "tree" }
 
 // start connects all ranks, and has them begin.
 func (c *collective) start() {
@@ -105,6 +111,32 @@ func (c *collective) iterate(rank int) {
 	}
 	c.steps[rank] = s
 	s.enter()
+}
+
+// lastOf follows the ranks that wait for each other's messages, from one on, to
+// the one whose message was sent and has not come.
+func (c *collective) lastOf(rank int) int {
+	for range c.hosts { // none is there twice: each is some rounds after the next
+		s := c.steps[rank]
+		if s == nil || s.round >= c.plan.Rounds() {
+			return rank
+		}
+		from := int(c.plan.Step(rank, s.round).From)
+		if from < 0 || c.sent(from, s.first+uint32(s.round)) {
+			return rank
+		}
+		rank = from
+	}
+	return rank
+}
+
+// sent reports whether a rank has sent a message, of those that it sends.
+func (c *collective) sent(rank int, message uint32) bool {
+	s := c.steps[rank]
+	if s == nil {
+		return message < uint32(len(c.over[rank])*c.plan.Rounds())
+	}
+	return message <= s.first+uint32(s.round)
 }
 
 // times returns the iterations that all ranks have ended.

@@ -194,7 +194,7 @@ func (f *Failure) check(r *run) error {
 	case f.For >= f.Every && f.Every != 0:
 		return fmt.Errorf("for is %v, and every %v: it is over before it comes again", f.For, f.Every)
 	case f.Kind == "rate" && f.Rate < 1e6:
-		return fmt.Errorf("rate is %v: it is at least 1Mb/s, and at most that of the cable", f.Rate)
+		return fmt.Errorf("rate is %v: it is at least 1Mb/s, and at most that of the cable", exact(f.Rate))
 	case f.Kind == "delay" && f.Delay == 0:
 		return errors.New("delay says how much longer the way is")
 	case f.Kind == "loss" && f.Loss == 0:

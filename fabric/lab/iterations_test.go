@@ -54,7 +54,7 @@ func TestCollectivesTakeTheirSteps(t *testing.T) {
 		chunks float64 // of the vector, one after the other
 	}{
 		{Traffic{Kind: "ring"}, 2 * 7. / 8}, {Traffic{Kind: "all-gather"}, 7. / 8}, {Traffic{Kind: "reduce-scatter"}, 7. / 8}, {Traffic{Kind: "pairwise"}, 7. / 8},
-		{Traffic{Kind: "broadcast"}, 3}, {Traffic{Kind: "hierarchical", Group: 4}, 2*3./4 + 2./2/4},
+		{Traffic{Kind: "broadcast"}, 3}, {Traffic{Kind: "tree"}, 2 * 3}, {Traffic{Kind: "halving"}, 2 * 7. / 8}, {Traffic{Kind: "hierarchical", Group: 4}, 2*3./4 + 2./2/4},
 	} {
 		if got := took(c.tr) / line; got < c.chunks || got > 1.1*c.chunks+0.05 {
 			t.Errorf("%s takes %.3f times what a cable needs for the vector; its steps have %.3f", c.tr.Kind, got, c.chunks)

@@ -1,12 +1,14 @@
 package lab
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/gosoftroce/rocev2/fabric/adapter"
 	"github.com/gosoftroce/rocev2/fabric/event"
 	"github.com/gosoftroce/rocev2/fabric/traffic"
 	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/qp"
 )
 
 // job is ranks on hosts that send each other messages. A message goes as a
@@ -21,6 +23,7 @@ type job struct {
 	ranks []jobRank
 	flow  *Flow                         // the whole, as one flow
 	waits func(rank int, h held) string // what a rank that is not done waits for
+	cause func(rank int) int            // which rank is the cause that one waits, or itself; nil: not known
 }
 
 // jobRank is what a job has at the host of a rank.
@@ -149,7 +152,8 @@ func (j *job) settle() bool {
 	return true
 }
 
-// where says of the first rank that is not done what it waits for.
+// where says of the first rank that is not done, or of that which it waits for
+// in the end, what that waits for.
 func (j *job) where(h held) string {
 	open, first := 0, -1
 	for rank := range j.ranks {
@@ -159,7 +163,23 @@ func (j *job) where(h held) string {
 			}
 		}
 	}
+	if j.cause != nil {
+		first = j.cause(first)
+	}
 	return fmt.Sprintf("%d of %d ranks are not done; rank %d %s", open, len(j.ranks), first, j.waits(first, h))
+}
+
+// silent says of messages from one rank to another, of which nothing is in the
+// network, what their host waits for; nothing if there are none.
+func (j *job) silent(from, to int) string {
+	flight := 0
+	for _, c := range j.conns[pairKey(from, to)] {
+		flight += qp.FlowOf(c.x.Core()).InFlight
+	}
+	if flight == 0 {
+		return ""
+	}
+	return fmt.Sprintf("nothing of it is in the network: host %d waits for answers about %v", j.hosts[from], Bytes(flight))
 }
 
 // step is a collective under way at a rank: it begins the next round when what
@@ -235,7 +255,8 @@ func (s *step) waits(h held) string {
 		return fmt.Sprintf("is in round %d", s.round)
 	}
 	text := fmt.Sprintf("waits in round %d for rank %d", s.round, s.rank(int(from)))
-	if at := s.j.r.where(h, s.j.hosts[s.rank(int(from))], s.j.hosts[s.rank(s.me)]); at != "" {
+	sender, me := s.rank(int(from)), s.rank(s.me)
+	if at := cmp.Or(s.j.r.where(h, s.j.hosts[sender], s.j.hosts[me]), s.j.silent(sender, me)); at != "" {
 		text += ": " + at
 	}
 	return text

@@ -87,7 +87,7 @@ func (n *Network) cables(list []topology.Link, l *Link, usual topology.Cable) ([
 func (l *Link) check() error {
 	switch {
 	case l.Rate != 0 && (l.Rate < 1e6 || l.Rate > 8e12):
-		return fmt.Errorf("rate is %v: it is 1Mb/s to 8Tb/s", l.Rate)
+		return fmt.Errorf("rate is %v: it is 1Mb/s to 8Tb/s", exact(l.Rate))
 	case l.Delay < 0 || l.Delay > Time(event.Second):
 		return errors.New("delay is at most 1s")
 	case l.Count < 0 || l.Count > topology.MaxPorts:

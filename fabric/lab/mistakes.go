@@ -54,6 +54,18 @@ func plainly(err error) error {
 	return fmt.Errorf("%sit %s", where, want)
 }
 
+// plainlyOf is plainly of a text that was changed: of a setting it has the name
+// in place of a line, which is not that of the author's text.
+func plainlyOf(err error) error {
+	plain := plainly(err)
+	if _, after, ok := strings.Cut(plain.Error(), "(last key \""); ok {
+		if key, what, ok := strings.Cut(after, "\"): "); ok {
+			return fmt.Errorf("%s: %s", key, what)
+		}
+	}
+	return plain
+}
+
 // unknown returns an error if there is no such setting, in these letters, and
 // says which ones there are in its place. The reader of TOML takes a setting in
 // other letters, too, and of two spellings any.

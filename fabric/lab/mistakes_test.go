@@ -43,3 +43,32 @@ func TestMistakesTogether(t *testing.T) {
 		}
 	}
 }
+
+// A setting that is just above its limit is not told as the limit itself.
+func TestMistakesAreExact(t *testing.T) {
+	t.Parallel()
+	for set, want := range map[string]string{
+		"adapter.turn=65537B":           "adapter.turn is 65537B: it is at most 64KiB",
+		"adapter.window=1073741825B":    "adapter.window is 1073741825B: it is at most 1GiB",
+		"traffic.0.window=1073741825B":  "window is 1073741825B: it is at most 1GiB",
+		"traffic.0.bytes=17179869185B":  "bytes is 17179869185B: a flow has at most 16GiB",
+		"traffic.0.rate=999999b/s":      "rate is 999.999kb/s: it is 1Mb/s to 4Tb/s",
+		"network.rate=8000000000001b/s": "network.rate is 8000000000001b/s: it is 1Mb/s to 8Tb/s",
+		"network.delay=1000000000001ps": "network.delay is 1000000000001ps: it is at most 1s",
+		"adapter.notify=1000.5ns":       "adapter.notify is 1000500ps: it is whole nanoseconds",
+	} {
+		text := "[network]\ntopology = \"pair\"\n[adapter]\n[[traffic]]\nkind = \"flow\"\nto = 1\nbytes = \"1KB\"\n"
+		key, value, _ := strings.Cut(set, "=")
+		changed, err := Set([]byte(text), key, value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := Parse(changed)
+		if err == nil {
+			err = Check(s)
+		}
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v; want %q", set, err, want)
+		}
+	}
+}

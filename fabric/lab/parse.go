@@ -5,6 +5,7 @@ import (
 	"embed"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 
 	"github.com/BurntSushi/toml"
@@ -20,12 +21,35 @@ var scenarios embed.FS
 // a setting that the topology, the kind of traffic or the rest of the scenario
 // leaves without a meaning, and one that is 0 where 0 in a Scenario stands for
 // a default. Errors, those of Run too, name the line where it is known.
-func Parse(text []byte) (s Scenario, err error) {
+func Parse(text []byte) (Scenario, error) {
+	return decode(text, plainly, func() map[string]int { return tomllines.Find(string(text)) })
+}
+
+// ParseChanged is Parse of a text that Set has changed. Errors name the lines
+// of the text as it was before, which its author knows.
+func ParseChanged(before, text []byte) (Scenario, error) {
+	if bytes.Equal(before, text) {
+		return Parse(text)
+	}
+	return decode(text, plainlyOf, func() map[string]int { return linesBefore(string(before), string(text)) })
+}
+
+// linesBefore returns where the settings of a text stood before it was changed,
+// but for those that have changed.
+func linesBefore(before, text string) map[string]int {
+	found, now := tomllines.Find(before), tomllines.Find(text)
+	was, is := strings.Split(before, "\n"), strings.Split(text, "\n")
+	maps.DeleteFunc(found, func(key string, line int) bool { return now[key] == 0 || was[line-1] != is[now[key]-1] })
+	return found
+}
+
+// decode reads a scenario. plainly is for errors of the reader of TOML.
+func decode(text []byte, plainly func(error) error, lines func() map[string]int) (s Scenario, err error) {
 	meta, err := toml.NewDecoder(bytes.NewReader(text)).Decode(&s)
 	if err != nil {
 		return s, plainly(err)
 	}
-	s.lines = tomllines.Find(string(text))
+	s.lines = lines()
 	var wrong []error
 	for _, key := range meta.Keys() {
 		if err := unknown(key); err != nil && len(wrong) < mostMistakes {
@@ -76,6 +100,9 @@ func (j joined) Unwrap() []error { return j }
 func when(wrong bool, format string, args ...any) error {
 	if !wrong {
 		return nil
+	}
+	for i := range args {
+		args[i] = exact(args[i])
 	}
 	return fmt.Errorf(format, args...)
 }

@@ -281,6 +281,7 @@ func (r *run) adapters(p *topology.Profile) error {
 	}
 	r.tenants.windows(&cfg, int(c.Window), r.mtu)
 	r.tenants.notify(&cfg, c.Notify, all.choice.Law)
+	cfg.Shares = adapter.SharesOf(&p.Classes)
 	if cfg.NotifyScope, err = scopeOf(c.NotifyScope); err != nil {
 		return err
 	}

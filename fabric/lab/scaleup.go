@@ -36,7 +36,7 @@ func (n *Network) checkScaleUp() error {
 	case rate < Mbps || rate > mostRate-n.hostRate():
 		return fmt.Errorf("network.scale_up_rate is %v: it is 1Mb/s to %v, which is 8Tb/s less rate", rate, mostRate-n.hostRate())
 	case n.ScaleUpDelay < 0 || n.ScaleUpDelay > Time(event.Second):
-		return fmt.Errorf("network.scale_up_delay is %v: it is at most 1s", n.ScaleUpDelay)
+		return fmt.Errorf("network.scale_up_delay is %v: it is at most 1s", exact(n.ScaleUpDelay))
 	}
 	return nil
 }

@@ -86,3 +86,34 @@ func TestSummary(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 }
+
+// Mistakes of a text that was changed are told with the lines that it had
+// before, and what was set with the line of its table, or none.
+func TestParseChanged(t *testing.T) {
+	t.Parallel()
+	const text = "[network]\ntopology = \"pair\"\nrate = \"10Gb/s\"\n[[traffic]]\nkind = \"flow\"\nto = 1\nbytes = \"1KB\"\nsrc_port = 70000\n"
+	for _, c := range []struct{ set, want string }{
+		{"network.delay=2s", "line 1: network.delay is 2s"},
+		{"network.rate=9Tb/s", "line 1: network.rate is 9Tb/s"},
+		{"adapter.mtu=1024", "line 4: traffic 1, flow: src_port is 70000"},
+		{"seed=7", "line 4: traffic 1, flow: src_port is 70000"},
+		{"adapter.turn=1GiB", "adapter.turn is 1GiB"},
+		{"adapter.turn=x", "adapter.turn: \"x\" is no number of bytes"},
+		{"traffic.0.to=x", "traffic.to: it must be a whole number"},
+		{"network.foo=1", "line 1: there is no setting \"network.foo\""},
+		{"foo.bar=1", "there is no setting \"foo\""},
+	} {
+		key, value, _ := strings.Cut(c.set, "=")
+		changed, err := Set([]byte(text), key, value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := ParseChanged([]byte(text), changed)
+		if err == nil {
+			err = Check(s)
+		}
+		if err == nil || !strings.HasPrefix(err.Error(), c.want) {
+			t.Errorf("%s: %v; want %q", c.set, err, c.want)
+		}
+	}
+}

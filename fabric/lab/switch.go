@@ -35,7 +35,7 @@ func (w *Switch) set() bool {
 func (w *Switch) check(n *Network) error {
 	switch {
 	case w.CreditBuffer < 0 || w.CreditBuffer > 1<<30:
-		return fmt.Errorf("network.switch.credit_buffer is %v: it is above 0, and at most 1GiB", w.CreditBuffer)
+		return fmt.Errorf("network.switch.credit_buffer is %v: it is above 0, and at most 1GiB", exact(w.CreditBuffer))
 	case w.CreditBuffer > 0 && !w.Credit:
 		return errors.New("network.switch.credit_buffer is for credit = true")
 	case w.Credit && n.Lossy:

@@ -84,7 +84,7 @@ func (k *TCP) check(window int64) error {
 	case window != 0 && window < 2*int64(mss):
 		return fmt.Errorf("window is %v: that of a receiver of TCP is at least two segments, %v", Bytes(window), Bytes(2*mss))
 	case k.MinRTO < 0 || least > 60*second:
-		return fmt.Errorf("tcp.min_rto is %v: it is above 0, and at most 60s", k.MinRTO)
+		return fmt.Errorf("tcp.min_rto is %v: it is above 0, and at most 60s", exact(k.MinRTO))
 	case k.AckEvery < 0 || k.AckEvery > tcp.MostAckFor:
 		return fmt.Errorf("tcp.ack_every is %d: it is 1 to %d segments", k.AckEvery, tcp.MostAckFor)
 	case k.AckDelay < 0 || k.AckDelay >= least:

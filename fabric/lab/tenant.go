@@ -107,11 +107,11 @@ func (own *Tenant) check() error {
 	case own.DSCP < 0 || own.DSCP > 63:
 		return fmt.Errorf("dscp is %d: there are 0 to 63", own.DSCP)
 	case own.Window < 0 || own.Window > mostWindow:
-		return fmt.Errorf("window is %v: it is at most %v", own.Window, Bytes(mostWindow))
+		return fmt.Errorf("window is %v: it is at most %v", exact(own.Window), Bytes(mostWindow))
 	case own.QueuePairs < 0 || own.QueuePairs > mostPairs:
 		return fmt.Errorf("queue_pairs is %d: it is 1 to %d", own.QueuePairs, mostPairs)
 	case own.Rate != 0 && (own.Rate < Mbps || own.Rate/1000 > math.MaxUint32):
-		return fmt.Errorf("rate is %v: it is 1Mb/s to 4Tb/s", own.Rate)
+		return fmt.Errorf("rate is %v: it is 1Mb/s to 4Tb/s", exact(own.Rate))
 	}
 	return nil
 }

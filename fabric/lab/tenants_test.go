@@ -66,6 +66,33 @@ func TestClassesShareByWeight(t *testing.T) {
 	}
 }
 
+// TestClassesShareAHost: two tenants of one host share its cable by the weights
+// of their classes as well, also with long turns of queue pairs, and a strict
+// one has it.
+func TestClassesShareAHost(t *testing.T) {
+	t.Parallel()
+	yes := true
+	for _, c := range []struct {
+		number, weight int
+		strict         *bool
+		want           float64 // of what both have, for storage
+	}{{number: 2, weight: 10, want: .25}, {number: 5, weight: 10, want: .25}, {number: 2, weight: 30, want: .5}, {number: 2, strict: &yes, want: 1}} {
+		for _, turn := range []Bytes{0, 64 << 10} {
+			s := parsed(t, twoClasses)
+			s.Network.Classes[1].Number, s.Network.Classes[1].Weight, s.Network.Classes[1].Strict = &c.number, c.weight, c.strict
+			s.Adapter.Turn = turn
+			for i := range s.Traffic {
+				s.Traffic[i].From, s.Traffic[i].To = 0, 1+i
+			}
+			all := play(t, s).Traffics()
+			compute, storage := float64(all[0].Rate)/1e9, float64(all[1].Rate)/1e9
+			if d := storage/(compute+storage) - c.want; d < -.01 || d > .01 || compute+storage < 97 {
+				t.Errorf("%+v, turns of %v: compute has %.1f Gb/s, and storage %.1f", c, turn, compute, storage)
+			}
+		}
+	}
+}
+
 // Each tenant has its own control, window, rate and queue pairs.
 func TestTenantsHaveTheirOwn(t *testing.T) {
 	t.Parallel()

@@ -135,7 +135,7 @@ func (t *Traffic) check(until Time) error {
 	case !inRange(t.Start, t.Until, t.Compute):
 		return fmt.Errorf("start or another time is negative, or above %v", mostTime)
 	case t.Bytes < 0 || t.Bytes > mostFlow:
-		return fmt.Errorf("bytes is %v: a flow has at most %v", t.Bytes, Bytes(mostFlow))
+		return fmt.Errorf("bytes is %v: a flow has at most %v", exact(t.Bytes), Bytes(mostFlow))
 	case t.SrcPort != 0 && (t.SrcPort < ib.MinSrcPort || t.SrcPort+max(t.QueuePairs, 1)-1 > math.MaxUint16):
 		return fmt.Errorf("src_port is %d: it is %d to %d, for each queue pair the next", t.SrcPort, ib.MinSrcPort, math.MaxUint16)
 	case until > 0 && t.Start >= until:

@@ -52,6 +52,10 @@ func TestResultAtTheLimit(t *testing.T) {
 		{"a rate", "host 1 sends at ", Scenario{Limit: 2000 * us, Network: Network{Topology: "star", Hosts: 9, Rate: 40 * Gbps, Profile: "dcqcn-paper"},
 			Adapter: Adapter{Control: "dcqcn", MTU: 1024}, Traffic: []Traffic{{Kind: "incast", Senders: 8, Bytes: 4 << 20}}}},
 		{"an all-reduce", "4 of 4 ranks are not done; rank 0 waits in round 0 for rank 3", Scenario{Network: star, Traffic: []Traffic{{Kind: "ring", Bytes: 1 << 20}}}},
+		{"a rank that the others wait for", "16 of 16 ranks are not done; rank 6 waits in round 4 for rank 5: nothing of it is in the network: host 5 waits for answers about", Scenario{Limit: 30_000 * us,
+			Network: Network{Topology: "star", Hosts: 16}, Traffic: []Traffic{{Kind: "ring", Bytes: 1 << 20, Iterations: 2}}, Failures: []Failure{{Kind: "host", Node: "h5", At: 35 * us}}}},
+		{"a root that the others wait for", "rank 0 waits in round 2 for rank 4: nothing of it is in the network", Scenario{Limit: 30_000 * us,
+			Network: Network{Topology: "star", Hosts: 8}, Traffic: []Traffic{{Kind: "tree", Bytes: 1 << 20}}, Failures: []Failure{{Kind: "host", Node: "h0", At: 250 * us}}}},
 	} {
 		c.s.Limit = orDefault(c.s.Limit, 20*us)
 		r, text := playEarly(t, c.s, "have not completed at the limit")

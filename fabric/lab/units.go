@@ -65,7 +65,11 @@ func parse(text, what, example string, units []unit) (int64, error) {
 		}
 		return r.Num().Int64(), nil
 	}
-	return 0, fmt.Errorf("%q is no %s: it is written like %q", text, what, example)
+	var names []string
+	for _, u := range units {
+		names = append(names, u.name)
+	}
+	return 0, fmt.Errorf("%q is no %s: it is written like %q, and units are %s", text, what, example, strings.Join(names, ", "))
 }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
@@ -93,6 +97,34 @@ func (r Rate) String() string  { return write(int64(r), rates[:4], "b/s") }
 func (n Bytes) String() string { return write(int64(n), sizes[:3], "B") }
 func (t Time) String() string {
 	return write(int64(t), []unit{times[5], times[0], times[1], times[3]}, "ps")
+}
+
+// exact is a size, time or rate of a setting as a mistake tells it: all of it,
+// where String would round it to what is allowed.
+func exact(v any) any {
+	switch v := v.(type) {
+	case Rate:
+		return whole(int64(v), v.String(), rates)
+	case Bytes:
+		return whole(int64(v), v.String(), sizes)
+	case Time:
+		return whole(int64(v), v.String(), times)
+	}
+	return v
+}
+
+// whole returns the text of a number, or if that is rounded, all of the number
+// with the least unit.
+func whole(n int64, text string, units []unit) string {
+	if m, err := parse(text, "", "", units); n < 0 || err == nil && m == n {
+		return text
+	}
+	for _, u := range units {
+		if u.of == 1 {
+			text = fmt.Sprint(n, u.name)
+		}
+	}
+	return text
 }
 
 // write writes a number with the largest unit that it has one of, and at most

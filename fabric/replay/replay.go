@@ -64,13 +64,13 @@ type Replay struct {
 	streams map[stream]*state
 	flows   []*flow
 	rates   map[pair]*meter
+	rtts    map[pair]time.Duration // the least round trip of what a host asks another one
 	told    map[pair]time.Duration // when a host has last told another one of packets that it misses
 
 	mtu             int
-	rtt             time.Duration // the least; 0: none was measured
-	rate            int64         // bits per second, the highest
-	native          bool          // selective acknowledgements of this software were seen
-	ecn             bool          // data can be marked
+	rate            int64 // bits per second, the highest
+	native          bool  // selective acknowledgements of this software were seen
+	ecn             bool  // data can be marked
 	losses, marks   int
 	missing         int // in all streams
 	others, leftOut uint64
@@ -80,7 +80,7 @@ type Replay struct {
 
 // New returns a Replay without a packet.
 func New() *Replay {
-	return &Replay{hosts: map[netip.Addr]int{}, streams: map[stream]*state{}, rates: map[pair]*meter{}, told: map[pair]time.Duration{}}
+	return &Replay{hosts: map[netip.Addr]int{}, streams: map[stream]*state{}, rates: map[pair]*meter{}, rtts: map[pair]time.Duration{}, told: map[pair]time.Duration{}}
 }
 
 // Add takes a packet of a capture, in its order.
@@ -89,8 +89,8 @@ func (r *Replay) Add(p *dissect.Packet) {
 		return
 	}
 	r.packets++
-	if p.RTT > 0 && (r.rtt == 0 || p.RTT < r.rtt) {
-		r.rtt = p.RTT
+	if p.Timed {
+		r.roundTrip(pair{p.IP.Dst, p.IP.Src}, p.RTT)
 	}
 	if p.Wire.BTH.Opcode == rocev2.SelectiveAck {
 		r.native = true
@@ -243,6 +243,39 @@ func (r *Replay) repeat(s *state, p *dissect.Packet) {
 		s.again = r.lose(s.again, i)
 	}
 	s.lastAgain, s.repeats = psn, true
+}
+
+// roundTrip takes the round trip of what a host has asked another one.
+func (r *Replay) roundTrip(key pair, took time.Duration) {
+	least, known := r.rtts[key]
+	if known && took < least || !known && len(r.rtts) < mostFlows {
+		r.rtts[key] = took
+	}
+}
+
+// shortest returns the shortest round trip between two hosts that is longer
+// than a time, 0 if there is none. Where both ask, each of them has the part of
+// it that is beyond the place of the capture. A host that has answered at once
+// is at that place: no answer of it is a round trip.
+func (r *Replay) shortest(than time.Duration) (rtt time.Duration) {
+	here := map[netip.Addr]bool{}
+	for key, took := range r.rtts {
+		if took <= than {
+			here[key.to] = true
+		}
+	}
+	for key, took := range r.rtts {
+		if here[key.to] {
+			continue
+		}
+		if !here[key.from] {
+			took += r.rtts[pair{key.to, key.from}]
+		}
+		if rtt == 0 || took < rtt {
+			rtt = took
+		}
+	}
+	return rtt
 }
 
 // tells notes that a host has told another one of packets that it misses.

@@ -126,6 +126,13 @@ func TestReplayAtTheReceiver(t *testing.T) {
 			if s.Network.Rate != want.Network.Rate || s.Adapter.MTU != 1024 || op != "read" && s.Adapter.Recovery != recovery {
 				t.Errorf("%s, %s: rate %v, mtu %d, recovery %s\n%s", recovery, op, s.Network.Rate, s.Adapter.MTU, s.Adapter.Recovery, toml)
 			}
+			// Here answers come at once: that is no round trip.
+			if op != "read" && (s.Network.Delay != lab.Microsecond || !strings.Contains(string(toml), "delay: the default")) {
+				t.Errorf("%s, %s: the delay is %v\n%s", recovery, op, s.Network.Delay, toml)
+			}
+			if !strings.Contains(string(toml), "# control and window: those of the simulator") {
+				t.Errorf("nothing says that a capture has no congestion control:\n%s", toml)
+			}
 			again, err := lab.Run(t.Context(), s)
 			if err != nil {
 				t.Fatal(err)
@@ -226,4 +233,16 @@ func FuzzReplay(f *testing.F) {
 			t.Fatalf("%v\n%s", err, text)
 		}
 	})
+}
+
+// A host that sends and receives has round trips of its own, beside answers
+// that it gives at once.
+func TestReplayOfBothDirections(t *testing.T) {
+	t.Parallel()
+	text := strings.Replace(fmt.Sprintf(known, "selective", "write"), "10us,2,0,100001,write", "10us,2,0,100001,write\n4000us,0,3,70000,write\n6000us,0,1,70000,write", 1)
+	_, capture := run(t, text, "h0")
+	s, toml := scenarioOf(t, capture)
+	if d := s.Network.Delay - 3*lab.Microsecond; d < -lab.Microsecond/10 || d > lab.Microsecond/10 {
+		t.Errorf("the delay is %v, of cables of 3us\n%s", s.Network.Delay, toml)
+	}
 }

@@ -45,12 +45,13 @@ func (r *Replay) guess() guess {
 	// A packet and its answer cross two cables each, and are stored by the
 	// switch.
 	wire := time.Duration(int64(g.mtu+perPacket+40) * 8 / g.rate)
-	if d := (r.rtt - 2*wire) / 4; d > 0 {
-		g.delay = d
-		g.why = append(g.why, fmt.Sprintf("delay: a quarter of the shortest round trip, %v, less what a packet takes", r.rtt))
+	if rtt := r.shortest(2*wire + 3); rtt > 0 {
+		g.delay = (rtt - 2*wire) / 4
+		g.why = append(g.why, fmt.Sprintf("delay: a quarter of the shortest round trip, %v, less what a packet takes", rtt))
 	} else {
 		g.why = append(g.why, "delay: the default, because the capture has no round trips, or is from where answers come from")
 	}
+	g.why = append(g.why, "control and window: those of the simulator, because a capture does not show them: say them in [adapter]")
 	return g
 }
 

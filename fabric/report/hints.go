@@ -18,7 +18,7 @@ var why = map[network.Drop]string{
 	network.Misrouted:    "they came to another host",
 	network.TooLong:      "they are longer than the network takes",
 	network.CableLoss:    "cables lose packets at random here (loss)",
-	network.CableDown:    "a cable was down, and the tables had not followed yet (converge)",
+	network.CableDown:    "a cable was down, and the tables had not followed yet (converge); or one direction of it was, or a host had stopped, which no table follows",
 	network.Watchdog:     "the watchdog has ended pauses that went on for too long",
 }
 
@@ -102,7 +102,10 @@ func pauseHints(r *lab.Result) (list []string) {
 	}
 	text := fmt.Sprintf("%d pause frames. %s was paused for longest: by %s, for %v, %.1f %% of the run.", r.Totals.XOFFs, r.PortName(most.Node, most.Port),
 		r.NodeName(most.Peer), lab.Time(most.Paused), 100*float64(most.Paused)/float64(r.End))
-	if most.Node >= r.Hosts {
+	switch {
+	case most.Peer < r.Hosts:
+		text += " It leads to a host, which asks for that itself: an adapter that has failed (pause-storm)."
+	case most.Node >= r.Hosts:
 		text += " It is a port between switches: flows wait there whose own ways are free."
 	}
 	return []string{text}

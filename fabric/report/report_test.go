@@ -158,6 +158,8 @@ func TestHints(t *testing.T) {
 		{quiet + "[[failure]]\ncable = 0\nat = \"1us\"\n", false, []string{"have failed: their queue pairs", "a cable was down", "Most of them, ", " at h0.", "Local ACK timeouts"}},
 		{"limit = \"20us\"\n" + quiet + "[[traffic]]\nkind = \"incast\"\nsenders = 2\nbytes = \"9MB\"\n", true, []string{"2 flows have not completed. Of the first, h1 to h0: "}},
 		{textOf(t, "deadlock"), false, []string{"Deadlock: since"}},
+		{"until = \"50us\"\n" + quiet + "[[failure]]\nkind = \"pause-storm\"\nnode = \"h1\"\nat = \"1us\"\n", false, []string{"s0.1 was paused for longest: by h1", "asks for that itself"}},
+		{quiet + "[[failure]]\nkind = \"host\"\nnode = \"h1\"\nat = \"0us\"\nuntil = \"5us\"\n", false, []string{"or a host had stopped"}},
 		{textOf(t, "unfairness"), false, []string{"do not share fairly", "a port between switches", "Cables that were in use for 90 % of the run or more: s0.0."}},
 	} {
 		r, err := play(t, c.text, true)

@@ -17,6 +17,7 @@ import (
 type Plan struct {
 	Name     string // of the scenario, for reports
 	Text     []byte // its TOML
+	Before   []byte // what Set has made Text of, for the lines of mistakes; nil: Text
 	Seeds    []uint64
 	Settings []Setting
 }
@@ -98,8 +99,11 @@ func (p *Plan) Check() error {
 		return fmt.Errorf("the settings and seeds are no runs, or more than %d", MostRuns)
 	}
 	for i, s := range p.Settings {
-		if s.Key == "seed" || s.Key == "name" {
-			return fmt.Errorf("%s is no setting of a sweep: seeds are given as such", s.Key)
+		switch s.Key {
+		case "seed":
+			return fmt.Errorf("seed is no setting of a sweep: its seeds are said by themselves, with --seeds")
+		case "name":
+			return fmt.Errorf("name is no setting of a sweep: all of its runs have one name")
 		}
 		for _, other := range p.Settings[:i] {
 			if other.Key == s.Key {
@@ -170,7 +174,11 @@ func (p *Plan) Scenario(r Run) (s lab.Scenario, err error) {
 			return s, err
 		}
 	}
-	if s, err = lab.Parse(text); err != nil {
+	before := p.Before
+	if before == nil {
+		before = p.Text
+	}
+	if s, err = lab.ParseChanged(before, text); err != nil {
 		return s, fmt.Errorf("with %s: %w", p.settings(r.Values), err)
 	}
 	s.Seed = r.Seed

@@ -255,7 +255,8 @@ type Analysis struct {
 
 	// Acked is how many PSNs the response acknowledges for the first time.
 	Acked int
-	RTT   time.Duration // from the request to the response; 0 = not measured
+	RTT   time.Duration // from the request to the response, if Timed
+	Timed bool          // RTT was measured: 0 is an answer at once
 	// Completes is the messages that the packet completes: for the
 	// requester with a reliable service, for the receiver with an
 	// unreliable one. Count of them end with message Last.

@@ -73,7 +73,7 @@ func (s *Side) data(c *Connection, p *Packet, m *Message, f *Flows) {
 func (s *Side) measure(p *Packet) {
 	slot := s.sent.get(p.Wire.BTH.PSN)
 	if slot != nil && slot.flags == slotRequest && p.Offset >= slot.at {
-		p.RTT = p.Offset - slot.at
+		p.RTT, p.Timed = p.Offset-slot.at, true
 		s.addRTT(p.RTT)
 	}
 }
