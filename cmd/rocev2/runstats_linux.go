@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -176,6 +177,9 @@ func dieOf(sig syscall.Signal) error {
 	var byDefault [4]uint64 // the kernel's struct sigaction, and SIG_DFL is 0
 	_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(sig), uintptr(unsafe.Pointer(&byDefault)), 0, 8, 0, 0)
 	_ = unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}) // the program's core is the one to look at
-	_ = unix.Kill(os.Getpid(), sig)
+	// To this thread: another one might still not have taken it when this
+	// one exits.
+	runtime.LockOSThread()
+	_ = unix.Tgkill(os.Getpid(), unix.Gettid(), sig)
 	return statusError{nil, 128 + int(sig)}
 }
