@@ -96,6 +96,7 @@ type lab struct {
 
 	secured bool        // connections are
 	guarded *tls.Config // by which hosts agree on keys, if devices are secured
+	keyPort uint16      // where the next host does; 0: at keyPort
 	tapped  map[netip.Addr]*tapped
 
 	victim, peer, other *host
@@ -185,7 +186,7 @@ func (l *lab) device() (*verbs.Device, error) {
 		return verbs.OpenLink(l.hold(link), cfg)
 	}
 	if l.guarded != nil {
-		cfg.Secure = &verbs.Secure{TLS: l.guarded}
+		cfg.Secure = &verbs.Secure{TLS: l.guarded, Port: l.keyPort}
 	}
 	return onFree(l.net, func(a netip.Addr) (*verbs.Device, error) { return verbs.OpenAddr(a, cfg) })
 }

@@ -90,6 +90,10 @@ func Secured() []Attack {
 func Guarded() []Attack {
 	on := func(a *Attack) { a.Name, a.guarded, a.Goodput = "guarded-"+a.Name, true, 0 }
 	list := sealed("a secured device", on)
+	for _, a := range keyAttacks {
+		on(&a)
+		list = append(list, a)
+	}
 	return list
 }
 
