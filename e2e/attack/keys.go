@@ -25,6 +25,10 @@ var keyAttacks = []Attack{
 		What: "strangers connect to the TCP port where hosts agree on keys, as often as they can, and say nothing",
 		run:  func(t *Trial) { t.crowded((*crowd).silent) },
 	}, {
+		Name: "keys-local", Must: crowdMust,
+		What: "other processes of the hosts that are new to the victim connect there from their addresses, as often as they can, and say nothing",
+		run:  func(t *Trial) { t.crowded((*crowd).local) },
+	}, {
 		Name: "keys-garbage", Must: crowdMust,
 		What: "strangers connect there, and send random bytes, the beginning of TLS, and what port scanners send",
 		run:  func(t *Trial) { t.crowded((*crowd).garbage) },
@@ -104,7 +108,7 @@ func (t *Trial) crowded(visit func(*crowd)) {
 	t.result.Sent = w.came.Load()
 	t.figure("new hosts have talked after at most", float64(longest.Milliseconds()), "ms")
 	t.must(w.told.Load() == 0, "%d strangers were told something", w.told.Load())
-	t.strangersHaveNoKeys()
+	t.must(len(l.intruders()) == 0, "the victim has keys of %v", l.intruders())
 	if !ok {
 		return
 	}
@@ -116,11 +120,10 @@ func (t *Trial) crowded(visit func(*crowd)) {
 	t.must(small < crowdHeap, "%d visits hold %d bytes", t.result.Sent, small)
 }
 
-// strangersHaveNoKeys looks at which hosts the victim has keys of.
-func (t *Trial) strangersHaveNoKeys() {
-	for _, a := range t.lab.victim.dev.KeyHosts() {
-		t.must(t.lab.tapped[a] != nil, "the victim has keys of %v, which is a stranger", a)
-	}
+// intruders returns hosts that the victim has keys of, and that are none of the
+// lab's.
+func (l *lab) intruders() []netip.Addr {
+	return slices.DeleteFunc(l.victim.dev.KeyHosts(), func(a netip.Addr) bool { return l.tapped[a] != nil })
 }
 
 // crowd makes one.
@@ -135,7 +138,7 @@ func (l *lab) crowd() *crowd {
 		}
 	}
 	other := keyConfig()
-	other.VerifyConnection = nil // whoever it is
+	other.VerifyConnection = nil // it takes any side
 	stolen, none, old := other.Clone(), other.Clone(), other.Clone()
 	_, key, err := ed25519.GenerateKey(nil)
 	check(err)
@@ -164,8 +167,8 @@ func (l *lab) dial(from netip.Addr) (net.Conn, error) {
 }
 
 // visit connects, says something, and stays, as others go.
-func (w *crowd) visit(say []byte) {
-	c, err := w.lab.dial(w.addr())
+func (w *crowd) visit(from netip.Addr, say []byte) {
+	c, err := w.lab.dial(from)
 	if err != nil {
 		return // there were too many
 	}
@@ -184,7 +187,10 @@ func (w *crowd) visit(say []byte) {
 	}
 }
 
-func (w *crowd) silent() { w.visit(nil) }
+func (w *crowd) silent() { w.visit(w.addr(), nil) }
+
+// local is a process of a host that is new to the victim.
+func (w *crowd) local() { w.visit(w.hosts[rand.IntN(len(w.hosts))].addr, nil) }
 
 func (w *crowd) garbage() {
 	b := make([]byte, rand.IntN(2000))
@@ -197,7 +203,7 @@ func (w *crowd) garbage() {
 	case 1: // a record of TLS with a ClientHello, as long as may be
 		b = append([]byte{22, 3, 1, 0x40, 0, 1, 0, 0x3f, 0xfc, 3, 3}, b...)
 	}
-	w.visit(b)
+	w.visit(w.addr(), b)
 }
 
 // refused goes through TLS as far as it gets.

@@ -35,7 +35,7 @@ var cableAttacks = []Attack{
 		Must: "no answer, no effect on any connection",
 		run: onCable(func(a *cable) {
 			a.forge((*cable).spliced)
-			a.t.named("guard_unknown_spi", "guard_wrong_peer", "guard_astray", "guard_malformed", "guard_forged")
+			a.named("guard_unknown_spi", "guard_wrong_peer", "guard_astray", "guard_malformed", "guard_forged")
 		}),
 	}, {
 		Name: "elsewhere",
@@ -163,7 +163,8 @@ func (a *cable) count(send func(i int)) bool {
 
 // named looks at the counters of a secured device: each of those has to count
 // refused packets.
-func (t *Trial) named(names ...string) {
+func (a *cable) named(names ...string) {
+	t := a.t
 	if t.lab.guarded == nil {
 		return
 	}
