@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"slices"
 	"time"
+
+	"github.com/gosoftroce/rocev2/transport/guard"
 )
 
 // inbound bounds the connections of peers: any host can connect.
@@ -122,6 +124,12 @@ func (c *Channel) arrive(conn net.Conn) {
 	if err != nil || c.closed || a.from == c.local || of >= mostOfOne || !n.may(a.from, time.Now()) {
 		c.count.Refused++
 		conn.Close()
+		if err == nil && a.from != c.local {
+			// It may be the peer's, whose places another process of
+			// its host has. That one cannot take what comes to the
+			// peer's port.
+			c.want(a.from, guard.Unknown)
+		}
 		return
 	}
 	if len(n.open) >= mostArrivals {

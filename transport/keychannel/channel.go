@@ -57,7 +57,7 @@ type Counters struct {
 	Agreed  uint64 `name:"keys_agreed" help:"handshakes with peer hosts that gave keys"`
 	Failed  uint64 `name:"keys_failed" help:"handshakes with peer hosts that failed"`
 	Refused uint64 `name:"keys_refused" help:"connections of peer hosts that were closed at once: there were too many"`
-	Hints   uint64 `name:"keys_hints" help:"handshakes begun as packets came with an unknown key, as after a restart"`
+	Hints   uint64 `name:"keys_hints" help:"handshakes begun as packets came with an unknown key, as after a restart, or as a host had connected too often"`
 }
 
 // Each calls f for every counter with its name, in fixed order.

@@ -15,7 +15,7 @@ type kind uint8
 const (
 	waiting  kind = iota // packets wait for keys
 	renewing             // keys are old, or have sealed many packets, or nothing comes back
-	known                // a packet came with an unknown key, with the address of a peer that there are keys of
+	known                // a packet came with an unknown key, or too many connections, with the address of a peer that there are keys of
 	stranger             // with any other address
 	numKinds
 )
@@ -60,6 +60,11 @@ func (c *Channel) Want(addr netip.Addr, why guard.Reason) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.want(addr, why)
+}
+
+// want is Want of a peer. The caller holds mu.
+func (c *Channel) want(addr netip.Addr, why guard.Reason) {
 	p := c.peers[addr]
 	k := kindOf(p, why)
 	most := kinds[k].most

@@ -73,6 +73,39 @@ func TestCrowdedNetworkMakesRoom(t *testing.T) {
 	}
 }
 
+// TestCrowdAtTheAddressOfAPeer: a process of the peer's host takes all places
+// that there are for its address. The two agree all the same, as the side that
+// is full connects to the peer.
+func TestCrowdAtTheAddressOfAPeer(t *testing.T) {
+	t.Parallel()
+	ca := testcert.New(t)
+	one, two := config(t, ca, testcert.Subject{Addr: addrA.String()}), config(t, ca, testcert.Subject{Addr: addrB.String()})
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork()
+		a, b := n.open(t, addrA, one, nil), n.open(t, addrB, two, nil)
+		defer closeAll(t, a, b)
+		began := time.Now()
+		for i := 0; a.state(addrB).Since.IsZero() && time.Since(began) < time.Minute; i++ {
+			k, err := n.dial(addrA, addrB)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer k.Close()
+			if i > 100 { // the places are taken
+				a.Want(addrB, guard.ToSend)
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		agreed(t, a, b, addrA, addrB)
+		if took := time.Since(began); took > 5*time.Second {
+			t.Errorf("it took %v", took)
+		}
+		if n := b.Counters().Hints; n > 10 {
+			t.Errorf("the peer was asked %d times", n)
+		}
+	})
+}
+
 // TestFloodAtRestart: a side is started again while many strangers send packets
 // with unknown keys, of addresses where no host answers. A peer that goes on
 // sending as before is heard within two seconds.
