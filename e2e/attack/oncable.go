@@ -138,7 +138,7 @@ func (a *cable) forge(shot func(a *cable, i int) (src netip.Addr, data []byte)) 
 // count sends packets, and looks at what the victim does with them.
 func (a *cable) count(send func(i int)) bool {
 	t := a.t
-	before, seals := t.lab.victim.dev.Stats().Link.TxPackets, t.lab.refused(t.lab.victim)
+	before, seals, all := t.lab.victim.dev.Stats().Link.TxPackets, t.lab.refused(t.lab.victim), t.lab.refusedAtAll(t.lab.victim)
 	for int(t.result.Sent) < t.Packets {
 		for range atOnce {
 			send(int(t.result.Sent))
@@ -156,6 +156,8 @@ func (a *cable) count(send func(i int)) bool {
 	seals = t.lab.refused(t.lab.victim) - seals
 	t.figure("refused by their seal", float64(seals), "packets")
 	if t.lab.inject != nil { // else the socket may have lost some
+		all = t.lab.refusedAtAll(t.lab.victim) - all
+		t.must(t.lab.guarded == nil || all == t.result.Sent, "%d packets were sent, and %d are counted as refused", t.result.Sent, all)
 		t.must(seals > t.result.Sent/2, "only %d of %d packets were refused by their seal: the check shows nothing", seals, t.result.Sent)
 	}
 	return true

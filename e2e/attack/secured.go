@@ -70,7 +70,13 @@ func (l *lab) refused(h *host) uint64 {
 	return c.Unknown + c.Peer + c.Format + c.Replays + c.Stale + c.Forged + c.Ended
 }
 
-// wrongPeer is how many of them came from another address than the peer's.
+// refusedAtAll is how many packets a secured device has refused, those among
+// them that seem to be sealed by queue pairs.
+func (l *lab) refusedAtAll(h *host) uint64 {
+	return l.refused(h) + l.refusedClear(h) + h.dev.Stats().Drops["wrong_security"]
+}
+
+// wrongPeer is how many sealed packets came from another address than the peer's.
 func (l *lab) wrongPeer(h *host) uint64 {
 	if c, guarded := h.dev.GuardCounters(); guarded {
 		return c.Peer
