@@ -30,6 +30,11 @@ var cableAttacks = []Attack{
 		Must: "no answer, no effect on the connection",
 		run:  onCable(func(a *cable) { a.forge((*cable).flipped) }),
 	}, {
+		Name: "later", Goodput: unharmed,
+		What: "every sealed packet that came to the victim is sent again with an IV that has not come: to a secured device as one of a later lease, for which it derives keys",
+		Must: "no answer, no effect on the connection",
+		run:  onCable(func(a *cable) { a.forge((*cable).later) }),
+	}, {
 		Name: "splice", Goodput: unharmed,
 		What: "packets made of recorded ones: another IV, SPI or version, of another lease, socket, host or key; the head of one and the body of another; cut, and longer; those that the victim has sent itself; those of others",
 		Must: "no answer, no effect on any connection",
@@ -220,6 +225,14 @@ func (a *cable) flipped(i int) (netip.Addr, []byte) {
 	b := copyOf(a.in[i%len(a.in)])
 	bit := (i/len(a.in)*131 + i) % (8 * len(b))
 	b[bit/8] ^= 1 << (bit % 8)
+	return a.t.lab.peer.addr, b
+}
+
+// later makes a packet of a lease that there is not: its serial number is the
+// high half of the IV.
+func (a *cable) later(i int) (netip.Addr, []byte) {
+	b := copyOf(a.in[i%len(a.in)])
+	binary.BigEndian.PutUint32(b[atIV:], uint32(1+i))
 	return a.t.lab.peer.addr, b
 }
 
