@@ -76,7 +76,8 @@ func (l *lab) refusedAtAll(h *host) uint64 {
 	return l.refused(h) + l.refusedClear(h) + h.dev.Stats().Drops["wrong_security"]
 }
 
-// wrongPeer is how many sealed packets came from another address than the peer's.
+// wrongPeer is how many sealed packets came from another address than the
+// peer's.
 func (l *lab) wrongPeer(h *host) uint64 {
 	if c, guarded := h.dev.GuardCounters(); guarded {
 		return c.Peer
