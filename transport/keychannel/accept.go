@@ -49,7 +49,12 @@ func (n *inbound) may(from netip.Addr, now time.Time) bool {
 		b = &bucket{arrivalBurst, now}
 		n.buckets[from] = b
 	}
-	b.left = min(b.left+now.Sub(b.at).Seconds()*arrivalRate, arrivalBurst)
+	return b.take(arrivalRate, arrivalBurst, now)
+}
+
+// take takes one, if there is one.
+func (b *bucket) take(rate, most float64, now time.Time) bool {
+	b.left = min(b.left+now.Sub(b.at).Seconds()*rate, most)
 	b.at = now
 	if b.left < 1 {
 		return false

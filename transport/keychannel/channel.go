@@ -29,7 +29,8 @@ type Channel struct {
 	peers   map[netip.Addr]*peer
 	numbers map[uint16]bool // that are in use
 	dials   [numKinds]int   // that are under way
-	own     guard.Peer      // keys of the address with itself, where guard.SealsOwn
+	begun   [numKinds]bucket
+	own     guard.Peer // keys of the address with itself, where guard.SealsOwn
 	ownMade time.Time
 	inbound inbound
 	count   Counters

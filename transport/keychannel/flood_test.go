@@ -176,6 +176,49 @@ func TestDeadPeersKeepNobodyOut(t *testing.T) {
 	})
 }
 
+// TestHintsOfMany: packets with unknown keys that are forged as those of all
+// peers, or of many strangers, have this side connect a bounded number of times
+// in all.
+func TestHintsOfMany(t *testing.T) {
+	t.Parallel()
+	ca := testcert.New(t)
+	any := config(t, ca, testcert.Subject{CN: "all"})
+	for _, c := range []struct {
+		known bool
+		hosts int
+		most  int // connections in a second, and at once
+	}{{true, 150, 50}, {false, 250, 100}} {
+		synctest.Test(t, func(t *testing.T) {
+			const seconds = 5
+			n := newNetwork()
+			anywhere := func(c *keychannel.Config) { c.AnyAddress = true }
+			sides := []*side{n.open(t, addrA, any, anywhere)}
+			a := sides[0]
+			defer func() { closeAll(t, sides...) }()
+			var all []netip.Addr
+			for i := range c.hosts {
+				all = append(all, netip.AddrFrom4([4]byte{10, 3, 0, byte(i)}))
+				if c.known {
+					sides = append(sides, n.open(t, all[i], any, anywhere))
+					a.Want(all[i], guard.ToSend)
+					synctest.Wait()
+				}
+			}
+			time.Sleep(2 * time.Second)
+			before := n.dialled()
+			for range seconds * 100 {
+				for _, p := range all {
+					a.Want(p, guard.Unknown)
+				}
+				time.Sleep(10 * time.Millisecond)
+			}
+			if n := n.dialled() - before; n < c.most || n > c.most*(seconds+1) {
+				t.Errorf("%d connections in %d s with %d hosts", n, seconds, c.hosts)
+			}
+		})
+	}
+}
+
 // sendTo sends a packet.
 func sendTo(t *testing.T, from *guard.Link, to netip.Addr) {
 	t.Helper()
