@@ -215,6 +215,9 @@ type Config struct {
 	// Wrap, if not nil, is called with every link that OpenAddr opens, and
 	// what it returns is used in its place: to record, count or disturb
 	// packets. A wrapper passes on what it does not do itself, as those of
-	// transport/... do. It has no meaning for OpenLink.
+	// transport/... do. It has packets as they are at the socket: sealed,
+	// where Sealing or Secure seals them. Those of a port that has an owner
+	// it has before the owner's keys seal them. It has no meaning for
+	// OpenLink.
 	Wrap func(Link) Link
 }

@@ -97,11 +97,7 @@ func openLinks(cfg Config, links []Link) (*Device, error) {
 	if cfg.SharedMemory {
 		links = shm.Wrap(links...)
 	}
-	if cfg.Wrap != nil {
-		for i, l := range links {
-			links[i] = cfg.Wrap(l)
-		}
-	}
+	cfg.wrap(links)
 	d, err := open(cfg, links...)
 	if err == nil {
 		d.guards = guards

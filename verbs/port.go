@@ -25,7 +25,8 @@ func (h *holding) close() (err error) {
 }
 
 // openLinks opens the sockets of a device: those that an owner of the port
-// leases, or else the port itself, with what belongs to it.
+// leases, or else the port itself, with what belongs to it. Where it has them
+// seal, it has wrapped them before, and sets c.Wrap to nil.
 func (c *Config) openLinks(addr netip.Addr) ([]Link, holding, error) {
 	if c.Owner {
 		return c.ownPort(addr)
@@ -61,8 +62,20 @@ func (c *Config) openLinks(addr netip.Addr) ([]Link, holding, error) {
 		closeLinks(links)
 		return nil, holding{}, err
 	}
+	c.wrap(links)
+	c.Wrap = nil
 	keys.wrap(links)
 	return links, holding{keys: keys}, nil
+}
+
+// wrap has links wrapped as the program wants.
+func (c *Config) wrap(links []Link) {
+	if c.Wrap == nil {
+		return
+	}
+	for i, l := range links {
+		links[i] = c.Wrap(l)
+	}
 }
 
 var errOwnerSecures = errors.New("field Secure: the port has an owner, which decides whether it is secured ([device.secure] of rocev2d); take the field out, or end the owner")

@@ -19,6 +19,7 @@ type Attack struct {
 	Goodput float64
 
 	secured bool // the connections of the lab are secured
+	guarded bool // its devices are: hosts agree on keys by TCP, so there are sockets
 	run     func(*Trial)
 }
 
@@ -102,6 +103,9 @@ func (a *Attack) Run(ctx context.Context, o Options) (r Result, err error) {
 		}
 		r = t.result
 	}()
+	if a.guarded {
+		t.lab.guard()
+	}
 	t.lab.open(o.Raw)
 	a.run(t)
 	return t.result, nil

@@ -50,19 +50,16 @@ func (l *lab) wait(cq *verbs.CQ) (verbs.WC, error) {
 // fence returns when the victim has handled all packets sent before, and has
 // answered.
 func (l *lab) fence() {
-	bth := rocev2.BTH{Opcode: rocev2.RCSendOnly, PKey: rocev2.DefaultPKey, DestQPN: l.sentinel.QPN()}
-	for range 2 { // what was handled with the first is answered before the second is
-		seen := l.sentinel.Stats().RxPackets
+	for i, link := range l.tapped[l.victim.addr].links {
+		bth := rocev2.BTH{Opcode: rocev2.RCSendOnly, PKey: rocev2.DefaultPKey, DestQPN: rocev2.QPN(i)}
+		seen := link.markers()
 		l.await("packet at the victim", func() bool {
-			if l.sentinel.Stats().RxPackets > seen {
-				return true
-			}
-			l.forge(l.ghost, rocev2.UDPPort, bth.AppendTo(nil)) // a full socket buffer may lose it
-			return l.happens(10*pollTime, func() bool { return l.sentinel.Stats().RxPackets > seen })
+			l.forge(l.ghost, markerPort, bth.AppendTo(nil)) // a full socket buffer may lose it
+			return l.happens(10*pollTime, func() bool { return link.markers() > seen })
 		})
 	}
 	const rounds = 5
-	quiet, sent := 0, l.victim.dev.Stats().Link.TxPackets
+	quiet, sent := 0, l.victim.dev.Stats().Link.TxPackets // Stats waits for what is being answered
 	l.happens(giveUpAfter, func() bool {
 		if now := l.victim.dev.Stats().Link.TxPackets; now != sent {
 			quiet, sent = 0, now

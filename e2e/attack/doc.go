@@ -13,6 +13,8 @@
 // through a raw socket if the process may open one, and else enter the victim's
 // link above its socket (see Wire); or on a simulated network, inside a
 // testing/synctest bubble, where time is virtual and goodput can be judged too.
+// Whatever seals packets is above that. A simulated network has no TCP, so the
+// attacks on secured devices do not run there.
 //
 // Blind measures, at the state machines themselves, how many packets an
 // attacker who sees no traffic needs: it tries a forged packet on a fresh
@@ -21,6 +23,6 @@
 //
 // The command is cmd/roceattack; docs/threat-model.md says how to use it. What
 // is not attacked here: the control connections of the tools, and what needs to
-// see the victim's traffic, but for secured connections: their attackers have
-// all of it (Secured).
+// see the victim's traffic, but for secured connections and devices: their
+// attackers have all of it (Secured, Guarded).
 package attack

@@ -2,6 +2,7 @@ package attack
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -17,33 +18,24 @@ import (
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
-// Network is where the hosts of a lab stand.
+// Network is where the hosts of a lab stand: sockets, or a simulated network,
+// whose time is virtual.
 type Network struct {
-	attach  func() (transport.Link, error)
+	attach  func() (transport.Link, error) // a host
 	close   func() error
-	virtual bool // time is virtual
+	virtual bool
 
-	addr   func() netip.Addr // of the next host with shards
-	shards int               // sockets of a host; 0: the one of attach
+	addr   func() netip.Addr // of the next host with sockets
+	shards int               // sockets of a host
 }
 
 // Loopback is the loopback network: every host is a UDP socket on an address of
 // its own below 127.0.0.0/8.
 func Loopback() *Network {
-	return &Network{attach: attachLoopback, close: func() error { return nil }}
-}
-
-// attachLoopback tries addresses until one is free: other processes use the
-// same network.
-func attachLoopback() (transport.Link, error) {
-	for try := 0; ; try++ {
+	return sockets(1, func() netip.Addr {
 		n := rand.Uint32()
-		addr := netip.AddrFrom4([4]byte{127, byte(160 + n>>16%64), byte(n >> 8), byte(n%254 + 1)})
-		l, err := udp.Open(addr, udp.Config{})
-		if err == nil || try == 20 || !errors.Is(err, syscall.EADDRINUSE) {
-			return l, err
-		}
-	}
+		return netip.AddrFrom4([4]byte{127, byte(160 + n>>16%64), byte(n >> 8), byte(n%254 + 1)})
+	})
 }
 
 // Sharded is a network of UDP sockets on addresses that the caller has set up,
@@ -51,15 +43,30 @@ func attachLoopback() (transport.Link, error) {
 // its device opens them.
 func Sharded(shards int, addrs ...netip.Addr) *Network {
 	n := 0
-	next := func() netip.Addr {
+	return sockets(shards, func() netip.Addr {
 		addr := addrs[n%len(addrs)]
 		n++
 		return addr
+	})
+}
+
+func sockets(shards int, addr func() netip.Addr) *Network {
+	n := &Network{addr: addr, shards: shards, close: func() error { return nil }}
+	n.attach = func() (transport.Link, error) {
+		return onFree(n, func(a netip.Addr) (transport.Link, error) { return udp.Open(a, udp.Config{}) })
 	}
-	return &Network{
-		attach: func() (transport.Link, error) { return udp.Open(next(), udp.Config{}) },
-		close:  func() error { return nil }, addr: next, shards: shards,
+	return n
+}
+
+// onFree tries addresses until one is free: other processes use the same
+// network.
+func onFree[T any](n *Network, open func(netip.Addr) (T, error)) (t T, err error) {
+	for range 20 {
+		if t, err = open(n.addr()); !errors.Is(err, syscall.EADDRINUSE) {
+			break
+		}
 	}
+	return t, err
 }
 
 // Fabric is a simulated network. Inside a testing/synctest bubble its time is
@@ -87,11 +94,12 @@ type lab struct {
 	wire   Wire
 	inject *injector // nil: the wire is a raw socket
 
-	secured bool                   // connections are
-	tapped  map[netip.Addr]*tapped // of secured ones, by the address of the host
+	secured bool        // connections are
+	guarded *tls.Config // by which hosts agree on keys, if devices are secured
+	keyPort uint16      // where the next host does; 0: at keyPort
+	tapped  map[netip.Addr]*tapped
 
 	victim, peer, other *host
-	sentinel            *verbs.QP // of the victim: only fence sends to it
 	ghost               netip.Addr
 	seq                 uint64 // of the messages that stream sends
 	closers             []func() error
@@ -133,7 +141,7 @@ func (l *lab) open(raw bool) {
 	}
 	l.victim, l.peer, l.other = l.host(), l.host(), l.host()
 	l.ghost = l.freeAddr()
-	l.sentinel = l.end(l.victim, endConfig{}).qp
+	l.tapped[l.victim.addr].markersOf(l.ghost)
 }
 
 // freeAddr is an address of the network that no device has.
@@ -152,14 +160,12 @@ func (l *lab) close() error {
 	return errors.Join(append(errs, l.net.close())...)
 }
 
-// attach opens a link; forged packets reach it.
-func (l *lab) attach() transport.Link {
-	link, err := l.net.attach()
-	check(err)
+// hold puts a link into the hands of the attacker: what it seals is above.
+func (l *lab) hold(link transport.Link) transport.Link {
 	if l.inject != nil {
-		return l.inject.wrap(link)
+		link = l.inject.wrap(link)
 	}
-	return link
+	return l.tap(link)
 }
 
 // host opens a device.
@@ -173,18 +179,16 @@ func (l *lab) host() *host {
 }
 
 func (l *lab) device() (*verbs.Device, error) {
-	cfg := verbs.Config{Sealing: l.secured}
-	if l.net.shards == 0 {
-		return verbs.OpenLink(l.tap(l.attach()), cfg)
+	cfg := verbs.Config{Sealing: l.secured, Shards: l.net.shards, Wrap: l.hold}
+	if l.net.virtual {
+		link, err := l.net.attach()
+		check(err)
+		return verbs.OpenLink(l.hold(link), cfg)
 	}
-	cfg.Shards = l.net.shards
-	cfg.Wrap = func(link transport.Link) transport.Link {
-		if l.inject != nil {
-			link = l.inject.wrap(link)
-		}
-		return l.tap(link)
+	if l.guarded != nil {
+		cfg.Secure = &verbs.Secure{TLS: l.guarded, Port: l.keyPort}
 	}
-	return verbs.OpenAddr(l.net.addr(), cfg)
+	return onFree(l.net, func(a netip.Addr) (*verbs.Device, error) { return verbs.OpenAddr(a, cfg) })
 }
 
 // endConfig describes one side of a connection. Zero fields take defaults.

@@ -3,4 +3,4 @@ package attack
 import "slices"
 
 // All returns every attack.
-func All() []Attack { return slices.Concat(offPath, byPeers(), services, Secured()) }
+func All() []Attack { return slices.Concat(offPath, byPeers(), services, Secured(), Guarded()) }

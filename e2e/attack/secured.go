@@ -1,13 +1,11 @@
 package attack
 
 import (
-	"bytes"
 	"crypto/rand"
-	"net/netip"
-	"slices"
-	"sync"
+	"crypto/tls"
+	"errors"
 
-	"github.com/gosoftroce/rocev2/transport"
+	"github.com/gosoftroce/rocev2/rdma/secure"
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
@@ -24,6 +22,25 @@ func (c *conn) secure() {
 	check(b.Seal(intoA))
 }
 
+var errNoTCP = errors.New("the hosts of secured devices agree on keys by TCP, which a simulated network does not have: run the attack on sockets")
+
+// guard has the devices of the lab secured, by a secret that nothing else has.
+func (l *lab) guard() {
+	if l.net.virtual {
+		check(errNoTCP)
+	}
+	l.guarded = keyConfig()
+}
+
+// keyConfig returns a configuration for hosts that agree on keys.
+func keyConfig() *tls.Config {
+	secret := make([]byte, 32)
+	rand.Read(secret)
+	c, err := secure.PSK(secret)
+	check(err)
+	return c
+}
+
 // association returns one for packets to an end. Its SPI is the number of the
 // queue pair.
 func association(to *end) verbs.Association {
@@ -36,101 +53,79 @@ func association(to *end) verbs.Association {
 	return verbs.Association{SPI: uint32(to.qp.QPN()), Version: v, Key: key}
 }
 
-// tapped is the cable of a host, in the hands of an attacker: it has all that
-// comes, before anything is opened, and lets through what it likes.
-type tapped struct {
-	mu    sync.Mutex
-	taken [][]byte                      // the latest packets that have come sealed
-	count int                           // of all of them
-	pass  func(n int, data []byte) bool // called with mu held; nil: all
-}
-
-// mostTaken is how many packets an attacker keeps.
-const mostTaken = 1 << 14
-
-// tap puts a link into the hands of an attacker, if connections are secured.
-func (l *lab) tap(link transport.Link) transport.Link {
-	if !l.secured {
-		return link
+// refusedClear is how many packets a host has refused for they were in clear.
+func (l *lab) refusedClear(h *host) uint64 {
+	if c, guarded := h.dev.GuardCounters(); guarded {
+		return c.Clear
 	}
-	if l.tapped == nil {
-		l.tapped = map[netip.Addr]*tapped{}
+	return h.dev.Stats().Drops["wrong_security"]
+}
+
+// refused is how many sealed packets a host has refused.
+func (l *lab) refused(h *host) uint64 {
+	if c, guarded := h.dev.GuardCounters(); guarded {
+		return c.Unknown + c.Peer + c.Astray + c.Format + c.Replays + c.Stale + c.Forged
 	}
-	addr := link.Addr().Unmap()
-	if l.tapped[addr] == nil {
-		l.tapped[addr] = &tapped{}
+	c := h.dev.SealCounters()
+	return c.Unknown + c.Peer + c.Format + c.Replays + c.Stale + c.Forged + c.Ended
+}
+
+// refusedAtAll is how many packets a secured device has refused, those among
+// them that seem to be sealed by queue pairs.
+func (l *lab) refusedAtAll(h *host) uint64 {
+	return l.refused(h) + l.refusedClear(h) + h.dev.Stats().Drops["wrong_security"]
+}
+
+// wrongPeer is how many sealed packets came from another address than the
+// peer's.
+func (l *lab) wrongPeer(h *host) uint64 {
+	if c, guarded := h.dev.GuardCounters(); guarded {
+		return c.Peer
 	}
-	return &tapLink{transport.Wrapper{Link: link}, l.tapped[addr]}
-}
-
-// tapLink is a link of a host, which may have several.
-type tapLink struct {
-	transport.Wrapper
-	tapped *tapped
-}
-
-// Recv takes down what comes sealed, and drops what is not to pass.
-func (l *tapLink) Recv(b *transport.RxBatch) (int, error) {
-	n, err := l.Link.Recv(b)
-	if err != nil || b.Len() == 0 {
-		return n, err
-	}
-	t := l.tapped
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	b.Filter(func(p *transport.RxPacket) bool {
-		if !transport.IsSealed(p.Data) {
-			return true
-		}
-		t.count++
-		if t.pass != nil && !t.pass(t.count, p.Data) {
-			return false
-		}
-		if len(t.taken) < mostTaken {
-			t.taken = append(t.taken, bytes.Clone(p.Data))
-		}
-		return true
-	})
-	return b.Len(), nil
-}
-
-// take returns what has come sealed to a host since the last call.
-func (l *lab) take(h *host) [][]byte {
-	t := l.tapped[h.addr]
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	all := t.taken
-	t.taken = nil
-	return all
-}
-
-// passes sets what may pass to a host: packet n of all that are sealed, from 1.
-// nil lets all pass.
-func (l *lab) passes(h *host, pass func(n int, data []byte) bool) {
-	t := l.tapped[h.addr]
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.pass, t.count = pass, 0
+	return h.dev.SealCounters().Peer
 }
 
 // Secured returns the attacks on secured connections: those of attackers that
 // forge, who know more here, and those of one that has the cable. What it
 // cannot prevent is named: packets that it drops and delays.
 func Secured() []Attack {
-	var list []Attack
+	return sealed("a secured connection", func(a *Attack) { a.Name, a.secured = "secured-"+a.Name, true })
+}
+
+// Guarded returns the same attacks on secured devices, and those on how hosts
+// agree on keys. They need sockets, so goodput is not judged.
+func Guarded() []Attack {
+	on := func(a *Attack) { a.Name, a.guarded, a.Goodput = "guarded-"+a.Name, true, 0 }
+	list := sealed("a secured device", on)
+	for _, a := range keyAttacks {
+		on(&a)
+		list = append(list, a)
+	}
+	return list
+}
+
+// sealed returns the attacks on what is sealed.
+func sealed(what string, mark func(*Attack)) (list []Attack) {
 	for _, a := range offPath {
 		if a.Name == "cnp-own-kind" { // of the peer itself
 			continue
 		}
 		run := a.run
-		list = append(list, Attack{
-			Name: "secured-" + a.Name, What: a.What + ", to a secured connection",
-			Must: "no answer, no effect on the connection", Goodput: a.Goodput, secured: true,
-			run: func(t *Trial) {
-				run(t)
-				t.must(t.result.Answers == 0, "packets in clear to a secured connection were answered with %d", t.result.Answers)
-			},
-		})
+		a.What += ", to " + what
+		a.Must = "no answer, no effect on the connection"
+		a.run = func(t *Trial) {
+			run(t)
+			t.must(t.result.Answers == 0, "packets in clear to %s were answered with %d", what, t.result.Answers)
+			if t.lab.guarded != nil {
+				t.refusedClear()
+			}
+		}
+		mark(&a)
+		list = append(list, a)
 	}
-	return slices.Concat(list, cableAttacks)
+	for _, a := range cableAttacks {
+		mark(&a)
+		list = append(list, a)
+	}
+	return list
 }

@@ -3,14 +3,16 @@ package attack
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"testing"
 
 	"github.com/gosoftroce/rocev2/internal/testnet"
 )
 
-// TestSecuredEverywhere runs the attacks on secured connections over sockets of
-// devices with four of them, which segment and coalesce as the system can, over
-// IPv6 and over IPv4, where packets are forged on a raw socket.
+// TestSecuredEverywhere runs the attacks on secured connections and devices
+// over sockets of devices with four of them, which segment and coalesce as the
+// system can, over IPv6 and over IPv4, where packets are forged on a raw
+// socket.
 func TestSecuredEverywhere(t *testing.T) {
 	if testing.Short() {
 		t.Skip("attacks on sockets: run without -short")
@@ -32,7 +34,7 @@ func TestSecuredEverywhere(t *testing.T) {
 				testnet.IP(t, fmt.Sprintf("addr add %v/%d dev lo%s", addr, addr.BitLen(), map[bool]string{true: " nodad"}[addr.Is6()]))
 				addrs = append(addrs, addr)
 			}
-			for _, a := range Secured() {
+			for _, a := range slices.Concat(Secured(), Guarded()) {
 				t.Run(a.Name, func(t *testing.T) {
 					scale := Scale{Packets: 1000, Rounds: 1, Bytes: 1 << 20}
 					if c.raw { // a flood would fill the victim's socket

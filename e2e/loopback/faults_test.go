@@ -74,6 +74,7 @@ func TestGarbageIsCountedByReason(t *testing.T) {
 		{"unknown_opcode", []byte{0xff, 0, 0xff, 0xff, 0, 0, 0, 0x11, 0, 0, 0, 1, 1, 2, 3, 4}},
 		{"wrong_version", []byte{0x04, 0x0f, 0xff, 0xff, 0, 0, 0, 0x11, 0, 0, 0, 1, 1, 2, 3, 4}},
 		{"wrong_pad", []byte{0x04, 0x30, 0xff, 0xff, 0, 0, 0, 0x11, 0, 0, 0, 1, 1, 2, 3, 4}},
+		{"wrong_security", []byte{0x11, 1, 0x82, 1, 0, 0, 0, 0x11, 0, 0, 0, 1, 1, 2, 3, 4}},
 		{"bad_icrc", []byte{0x04, 0, 0xff, 0xff, 0, 0, 0, 0x11, 0, 0, 0, 1, 1, 2, 3, 4}},
 	} {
 		_, err := conn.Write(c.packet)

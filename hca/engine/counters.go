@@ -22,7 +22,7 @@ const (
 	DropBadICRC // IBTA 7.8.1
 	DropUnknownQP
 	DropSourcePort // not from the port of a native peer
-	DropSecurity   // in clear for a queue pair whose packets are sealed, or the other way round
+	DropSecurity   // in clear for a queue pair whose packets are sealed, or the other way round, or sealed and not opened
 	DropGroup      // for a group that no queue pair is attached to, or sent to a group and for one queue pair
 	NumDeviceDrops
 )

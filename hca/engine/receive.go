@@ -62,7 +62,11 @@ func (in *receiver) loopBack(now clock.Time, r *Ready, b *loopback) {
 // that does.
 func (in *receiver) dispatch(now clock.Time, r *Ready, d *transport.RxPacket) {
 	if err := in.packet.Parse(d.Data); err != nil {
-		in.counters.malformed(err)
+		if d.ICRC == transport.ICRCSealed { // which no packet in clear looks like
+			in.counters.Device[DropSecurity]++
+		} else {
+			in.counters.malformed(err)
+		}
 		return
 	}
 	if d.ICRC.Refuses() {

@@ -156,7 +156,7 @@ var layers = map[string][]string{
 	"e2e/soak": {"programs", "rdma", "verbs", "transport/udp", "transport/fault"},
 	// The attacker forges packets, and attacks a queue pair without a
 	// device, too.
-	"e2e/attack": {"e2e/attack/strangers", "verbs", "rocev2", "transport", "transport/udp", "fabric", "rocev2/clock", "ib", "memreg", "qp/...", "programs/uverbs", "programs/uverbs/..."},
+	"e2e/attack": {"e2e/attack/strangers", "verbs", "rdma/secure", "rocev2", "transport", "transport/udp", "fabric", "rocev2/clock", "ib", "memreg", "qp/...", "programs/uverbs", "programs/uverbs/..."},
 	// Floods at processes, and honest peers beside them.
 	"e2e/attack/strangers": {"e2e/attack/victim", "verbs", "rocev2", "rocev2/mad", "rdma/cm", "rdma", "rdma/rdmanet/rsocket"},
 	// The owner of a port, and those that lease of it.

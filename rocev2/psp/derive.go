@@ -3,6 +3,7 @@ package psp
 import (
 	"crypto/aes"
 	"crypto/cipher"
+	"crypto/subtle"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -22,6 +23,15 @@ const (
 type MasterKeys struct {
 	keys   [2]cipher.Block // nil: there is none
 	second uint8           // index of the newer
+}
+
+// OneMaster returns two master keys that are the same one: the highest bit of
+// an SPI chooses nothing.
+func OneMaster(key *[MasterKeyLen]byte) *MasterKeys {
+	m := new(MasterKeys)
+	m.Rotate(key)
+	m.keys[1] = m.keys[0]
+	return m
 }
 
 // Rotate replaces the older of the two, of which it keeps no copy. New SPIs are
@@ -53,13 +63,16 @@ func (m *MasterKeys) Derive(v Version, spi uint32) (key []byte, ok bool) {
 	if block == nil || v >= numVersions {
 		return nil, false
 	}
-	in := [aes.BlockSize]byte{3: 1, 4: 'P', 5: 'v', 6: '0' + uint8(v)}
-	binary.BigEndian.PutUint32(in[8:], spi)
-	binary.BigEndian.PutUint32(in[12:], uint32(v.KeyLen()*8))
-	for len(key) < v.KeyLen() {
-		mac := cmac(block, in)
-		key = append(key, mac[:]...)
-		in[3]++
+	work := new([2][aes.BlockSize]byte) // in one piece: strangers can have keys derived
+	sub, in := work[0][:], work[1][:]
+	subkey(block, sub)
+	key = make([]byte, v.KeyLen())
+	for at := 0; at < len(key); at += aes.BlockSize {
+		copy(in, []byte{3: uint8(1 + at/aes.BlockSize), 4: 'P', 5: 'v', 6: '0' + uint8(v), 7: 0})
+		binary.BigEndian.PutUint32(in[8:], spi)
+		binary.BigEndian.PutUint32(in[12:], uint32(v.KeyLen()*8))
+		subtle.XORBytes(in, in, sub)
+		block.Encrypt(key[at:], in)
 	}
 	return key, true
 }
@@ -67,18 +80,13 @@ func (m *MasterKeys) Derive(v Version, spi uint32) (key []byte, ok bool) {
 // Format keeps the keys out of whatever prints the struct that they are in.
 func (MasterKeys) Format(s fmt.State, _ rune) { io.WriteString(s, "master keys") }
 
-// cmac is AES-CMAC (RFC 4493) of a single whole block.
-func cmac(b cipher.Block, in [aes.BlockSize]byte) (mac [aes.BlockSize]byte) {
-	var sub [aes.BlockSize]byte
-	b.Encrypt(sub[:], sub[:])
-	high, low := binary.BigEndian.Uint64(sub[:]), binary.BigEndian.Uint64(sub[8:])
+// subkey is K1 of AES-CMAC (RFC 4493 2.3), for messages of whole blocks. The
+// code of a message of one block is the block, plus the subkey, encrypted.
+func subkey(b cipher.Block, sub []byte) {
+	clear(sub)
+	b.Encrypt(sub, sub)
+	high, low := binary.BigEndian.Uint64(sub), binary.BigEndian.Uint64(sub[8:])
 	const polynomial = 0x87 // of GF(2^128)
-	last := low<<1 ^ -(high>>63)&polynomial
-	binary.BigEndian.PutUint64(sub[:], high<<1|low>>63)
-	binary.BigEndian.PutUint64(sub[8:], last)
-	for i := range in {
-		in[i] ^= sub[i]
-	}
-	b.Encrypt(mac[:], in[:])
-	return mac
+	binary.BigEndian.PutUint64(sub, high<<1|low>>63)
+	binary.BigEndian.PutUint64(sub[8:], low<<1^-(high>>63)&polynomial)
 }

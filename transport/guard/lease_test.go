@@ -1,10 +1,13 @@
 package guard_test
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
+	"net/netip"
 	"testing"
 
+	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/rocev2/psp"
 	"github.com/gosoftroce/rocev2/transport"
 )
@@ -65,4 +68,68 @@ func TestWaitedFails(t *testing.T) {
 		t.Error("no error")
 	}
 	counter(t, a, "guard_sealed", 1)
+}
+
+// TestForgedLease: a packet that is forged as one of another lease, again and
+// again, has keys derived once; one of a new lease opens beside it.
+func TestForgedLease(t *testing.T) { // not parallel: it counts allocations
+	a, later, b := newSide(addrA, 0, 1, nil), newSide(addrA, 0, 900, nil), newSide(addrB, 0, 0, nil)
+	agree(a, b, 1, 1, 1)
+	agree(later, b, 1, 1, 1)
+	sent := a.sends(t, addrB, packet(7, 1, 100))
+	forged := bytes.Clone(sent[0].data)
+	binary.BigEndian.PutUint32(forged[8:], 500) // the high half of the initialization vector
+	b.take(t, sent...)
+	from := netip.AddrPortFrom(addrA, rocev2.UDPPort)
+	const runs = 100
+	work := make([]byte, len(forged))
+	receive := func() {
+		b.cable.arrived = append(b.cable.arrived[:0], datagram{data: append(work[:0], forged...), src: from})
+		if n, err := b.Recv(b.rx); n != 0 || err != nil {
+			t.Fatal(n, err)
+		}
+	}
+	unknown := bytes.Clone(forged)
+	unknown[5] ^= 0x55 // of the number of the secret
+	known := testing.AllocsPerRun(runs, receive)
+	counter(t, b, "guard_forged", runs+1)
+	forged = unknown
+	if n := testing.AllocsPerRun(runs, receive); n != known {
+		t.Errorf("a packet of another lease has %v allocations, one with an unknown SPI %v", known, n)
+	}
+	if n := len(b.take(t, later.sends(t, addrB, packet(7, 2, 100))...)); n != 1 {
+		t.Errorf("%d packets of a new lease came out", n)
+	}
+	counter(t, b, "guard_forged", runs+1)
+	counter(t, b, "guard_unknown_spi", runs+1)
+}
+
+// BenchmarkRefused is what forged packets cost: with an unknown SPI, with the
+// key of the present lease, and each as of another lease, for which keys are
+// derived.
+func BenchmarkRefused(b *testing.B) {
+	one, two := newSide(addrA, 0, 1, nil), newSide(addrB, 0, 0, nil)
+	agree(one, two, 1, 1, 1)
+	sent := one.sends(b, addrB, packet(7, 1, 1024))
+	two.take(b, sent...)
+	for _, c := range []struct {
+		name   string
+		change func(data []byte, i uint32)
+	}{
+		{"unknown SPI", func(data []byte, _ uint32) { data[5] ^= 0x55 }},
+		{"same lease", func(data []byte, _ uint32) { data[12] ^= 0x55 }},
+		{"other leases", func(data []byte, i uint32) { binary.BigEndian.PutUint32(data[8:], 2+i) }},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			b.ReportAllocs()
+			work := make([]byte, len(sent[0].data))
+			for i := uint32(0); b.Loop(); i++ {
+				c.change(append(work[:0], sent[0].data...), i)
+				two.cable.arrived = append(two.cable.arrived[:0], datagram{data: work, src: sent[0].src})
+				if n, err := two.Recv(two.rx); n != 0 || err != nil {
+					b.Fatal(n, err)
+				}
+			}
+		})
+	}
 }

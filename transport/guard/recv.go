@@ -30,13 +30,15 @@ type receiver struct {
 	secret Secret
 	master *psp.MasterKeys
 	by     map[uint16]*opener // by the slots of sender and receiver
+	tried  *opener            // the latest one derived, which has opened nothing; nil: there is none
+	spi    uint32             // of tried
 }
 
 // Format keeps the keys out of what is printed.
 func (r receiver) Format(f fmt.State, c rune) { r.secret.Format(f, c) }
 
 // opener is one key that has opened a packet: that of the latest lease of the
-// sender's slot.
+// sender's slot; or that is to show whether it does.
 type opener struct {
 	serial uint32
 	opens  *psp.Key
@@ -131,22 +133,41 @@ func (o *opening) hint(peer netip.Addr) {
 	}
 }
 
-// unseal opens a packet that is of a secret. A key is kept when it has opened
-// one: so what is forged takes no memory.
-func (o *opening) unseal(p *transport.RxPacket, r *receiver, h *psp.Header, n int) bool {
-	c := &o.link.counters
-	by, known, serial := r.by[uint16(h.SPI)], true, uint32(h.IV>>32)
+// opener returns the key for a packet of a lease; nil if there is none, and
+// older if a later lease is heard. A key that has opened nothing yet is kept
+// until another one is derived: so what is forged takes no memory.
+func (r *receiver) opener(spi, serial uint32) (by *opener, older bool) {
+	by = r.by[uint16(spi)]
 	switch {
 	case by != nil && serial < by.serial:
+		return nil, true
+	case by != nil && serial == by.serial:
+		return by, false
+	case r.tried != nil && r.spi == spi && r.tried.serial == serial:
+		return r.tried, false
+	}
+	key, ok := keyOf(&r.secret, r.master, serial, spi)
+	if !ok {
+		return nil, false
+	}
+	if r.tried == nil {
+		r.tried = new(opener)
+	}
+	r.tried.serial, r.tried.opens, r.spi = serial, key, spi
+	return r.tried, false
+}
+
+// unseal opens a packet that is of a secret.
+func (o *opening) unseal(p *transport.RxPacket, r *receiver, h *psp.Header, n int) bool {
+	c := &o.link.counters
+	by, older := r.opener(h.SPI, uint32(h.IV>>32))
+	switch {
+	case older:
 		c.stale.Add(1)
 		return false
-	case by == nil || serial > by.serial:
-		key, ok := keyOf(&r.secret, r.master, serial, h.SPI)
-		if !ok {
-			c.format.Add(1)
-			return false
-		}
-		by, known = &opener{serial: serial, opens: key}, false
+	case by == nil:
+		c.format.Add(1)
+		return false
 	}
 	switch by.window.Look(h.IV) {
 	case psp.Replay:
@@ -156,7 +177,7 @@ func (o *opening) unseal(p *transport.RxPacket, r *receiver, h *psp.Header, n in
 		c.stale.Add(1)
 		return false
 	}
-	_, inner, err := by.opens.Open(p.Data[n:n], p.Data)
+	inner, err := by.opens.OpenInPlace(p.Data, h, n)
 	if err != nil {
 		if errors.Is(err, psp.ErrICV) {
 			c.forged.Add(1)
@@ -166,8 +187,8 @@ func (o *opening) unseal(p *transport.RxPacket, r *receiver, h *psp.Header, n in
 		return false
 	}
 	by.window.Take(h.IV)
-	if !known {
-		r.by[uint16(h.SPI)] = by
+	if by == r.tried {
+		r.by[uint16(h.SPI)], r.tried = by, nil
 	}
 	const shortest = udpLen + rocev2.BTHLen + rocev2.ICRCLen
 	if h.Next != psp.UDP || len(inner) < shortest || len(inner) > udpLen+rocev2.MaxPacketLen || transport.IsSealed(inner[udpLen:]) {

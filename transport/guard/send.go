@@ -119,7 +119,7 @@ func keyOf(s *Secret, m *psp.MasterKeys, serial, spi uint32) (*psp.Key, bool) {
 	}
 	master := [psp.MasterKeyLen]byte(bytes)
 	clear(bytes)
-	bytes, ok = masterKeys(&master).Derive(s.Version, spi)
+	bytes, ok = psp.OneMaster(&master).Derive(s.Version, spi)
 	clear(master[:])
 	if !ok {
 		return nil, false

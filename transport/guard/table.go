@@ -211,13 +211,4 @@ func readSecret(at []atomic.Uint64) (s Secret) {
 }
 
 // keys derives master keys of leases from a secret.
-func (s *Secret) keys() *psp.MasterKeys { return masterKeys(&s.Master) }
-
-// masterKeys derives keys of a master key for any SPI: the highest bit of one
-// chooses among two.
-func masterKeys(master *[psp.MasterKeyLen]byte) *psp.MasterKeys {
-	m := new(psp.MasterKeys)
-	m.Rotate(master)
-	m.Rotate(master)
-	return m
-}
+func (s *Secret) keys() *psp.MasterKeys { return psp.OneMaster(&s.Master) }

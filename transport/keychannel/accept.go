@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"slices"
 	"time"
+
+	"github.com/gosoftroce/rocev2/transport/guard"
 )
 
 // inbound bounds the connections of peers: any host can connect.
@@ -47,7 +49,12 @@ func (n *inbound) may(from netip.Addr, now time.Time) bool {
 		b = &bucket{arrivalBurst, now}
 		n.buckets[from] = b
 	}
-	b.left = min(b.left+now.Sub(b.at).Seconds()*arrivalRate, arrivalBurst)
+	return b.take(arrivalRate, arrivalBurst, now)
+}
+
+// take takes one, if there is one.
+func (b *bucket) take(rate, most float64, now time.Time) bool {
+	b.left = min(b.left+now.Sub(b.at).Seconds()*rate, most)
 	b.at = now
 	if b.left < 1 {
 		return false
@@ -122,6 +129,12 @@ func (c *Channel) arrive(conn net.Conn) {
 	if err != nil || c.closed || a.from == c.local || of >= mostOfOne || !n.may(a.from, time.Now()) {
 		c.count.Refused++
 		conn.Close()
+		if err == nil && a.from != c.local {
+			// It may be the peer's, whose places another process of
+			// its host has. That one cannot take what comes to the
+			// peer's port.
+			c.want(a.from, guard.Unknown)
+		}
 		return
 	}
 	if len(n.open) >= mostArrivals {

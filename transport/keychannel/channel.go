@@ -29,7 +29,8 @@ type Channel struct {
 	peers   map[netip.Addr]*peer
 	numbers map[uint16]bool // that are in use
 	dials   [numKinds]int   // that are under way
-	own     guard.Peer      // keys of the address with itself, where guard.SealsOwn
+	begun   [numKinds]bucket
+	own     guard.Peer // keys of the address with itself, where guard.SealsOwn
 	ownMade time.Time
 	inbound inbound
 	count   Counters
@@ -57,7 +58,7 @@ type Counters struct {
 	Agreed  uint64 `name:"keys_agreed" help:"handshakes with peer hosts that gave keys"`
 	Failed  uint64 `name:"keys_failed" help:"handshakes with peer hosts that failed"`
 	Refused uint64 `name:"keys_refused" help:"connections of peer hosts that were closed at once: there were too many"`
-	Hints   uint64 `name:"keys_hints" help:"handshakes begun as packets came with an unknown key, as after a restart"`
+	Hints   uint64 `name:"keys_hints" help:"handshakes begun as packets came with an unknown key, as after a restart, or as a host had connected too often"`
 }
 
 // Each calls f for every counter with its name, in fixed order.

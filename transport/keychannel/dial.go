@@ -15,7 +15,7 @@ type kind uint8
 const (
 	waiting  kind = iota // packets wait for keys
 	renewing             // keys are old, or have sealed many packets, or nothing comes back
-	known                // a packet came with an unknown key, with the address of a peer that there are keys of
+	known                // a packet came with an unknown key, or too many connections, with the address of a peer that there are keys of
 	stranger             // with any other address
 	numKinds
 )
@@ -23,15 +23,17 @@ const (
 // kinds has how many handshakes of a kind are under way at the same time, half
 // as many with peers with which the last one has failed, and the pause between
 // two with a peer, doubled from the first to the longest as they fail. The last
-// two kinds any host can cause.
+// two kinds any host can cause, with all peers that there are keys of: so there
+// is a rate of them in a second, and at once.
 var kinds = [numKinds]struct {
 	most           int
 	pause, longest time.Duration
+	rate           float64 // 0: no bound
 }{
-	waiting:  {16, 100 * time.Millisecond, 2 * time.Second},
-	renewing: {16, time.Second, 2 * time.Second},
-	known:    {16, time.Second, time.Minute},
-	stranger: {8, time.Second, time.Minute},
+	waiting:  {16, 100 * time.Millisecond, 2 * time.Second, 0},
+	renewing: {16, time.Second, 2 * time.Second, 0},
+	known:    {16, time.Second, time.Minute, 50},
+	stranger: {8, time.Second, time.Minute, 100},
 }
 
 // kindOf returns what a handshake with a peer is of; nil: it is not known.
@@ -60,6 +62,11 @@ func (c *Channel) Want(addr netip.Addr, why guard.Reason) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.want(addr, why)
+}
+
+// want is Want of a peer. The caller holds mu.
+func (c *Channel) want(addr netip.Addr, why guard.Reason) {
 	p := c.peers[addr]
 	k := kindOf(p, why)
 	most := kinds[k].most
@@ -69,19 +76,24 @@ func (c *Channel) Want(addr netip.Addr, why guard.Reason) {
 	if c.closed || c.dials[k] >= most {
 		return
 	}
+	now, has := time.Now(), p
+	if has == nil {
+		has = &peer{}
+	}
+	switch rate := kinds[k].rate; {
+	case !has.may(k, now):
+		return
+	case why == guard.ToSend && has.Send.Number != 0:
+		return
+	case why != guard.ToSend && has.Send.Number != 0 && now.Sub(has.since) < fresh:
+		return
+	case rate > 0 && !c.begun[k].take(rate, rate, now):
+		return
+	}
 	if p == nil {
 		if p = c.enter(addr); p == nil {
 			return
 		}
-	}
-	now := time.Now()
-	switch {
-	case !p.may(k, now):
-		return
-	case why == guard.ToSend && p.Send.Number != 0:
-		return
-	case why != guard.ToSend && p.Send.Number != 0 && now.Sub(p.since) < fresh:
-		return
 	}
 	if why == guard.Unknown {
 		c.count.Hints++

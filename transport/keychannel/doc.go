@@ -29,5 +29,7 @@
 // nothing comes back, as after a restart of the peer; and when packets come
 // that no key of it is for, as after a restart of it. Such packets can be
 // forged, so that is bounded, and changes nothing before the peer is
-// authenticated.
+// authenticated. A side that refuses a connection, as there are too many of its
+// address, connects to that address as well: other processes of a host can take
+// the places that there are for it, and not its port.
 package keychannel

@@ -73,6 +73,39 @@ func TestCrowdedNetworkMakesRoom(t *testing.T) {
 	}
 }
 
+// TestCrowdAtTheAddressOfAPeer: a process of the peer's host takes all places
+// that there are for its address. The two agree all the same, as the side that
+// is full connects to the peer.
+func TestCrowdAtTheAddressOfAPeer(t *testing.T) {
+	t.Parallel()
+	ca := testcert.New(t)
+	one, two := config(t, ca, testcert.Subject{Addr: addrA.String()}), config(t, ca, testcert.Subject{Addr: addrB.String()})
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork()
+		a, b := n.open(t, addrA, one, nil), n.open(t, addrB, two, nil)
+		defer closeAll(t, a, b)
+		began := time.Now()
+		for i := 0; a.state(addrB).Since.IsZero() && time.Since(began) < time.Minute; i++ {
+			k, err := n.dial(addrA, addrB)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer k.Close()
+			if i > 100 { // the places are taken
+				a.Want(addrB, guard.ToSend)
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		agreed(t, a, b, addrA, addrB)
+		if took := time.Since(began); took > 5*time.Second {
+			t.Errorf("it took %v", took)
+		}
+		if n := b.Counters().Hints; n > 10 {
+			t.Errorf("the peer was asked %d times", n)
+		}
+	})
+}
+
 // TestFloodAtRestart: a side is started again while many strangers send packets
 // with unknown keys, of addresses where no host answers. A peer that goes on
 // sending as before is heard within two seconds.
@@ -141,6 +174,49 @@ func TestDeadPeersKeepNobodyOut(t *testing.T) {
 		}
 		closeAll(t, a, b)
 	})
+}
+
+// TestHintsOfMany: packets with unknown keys that are forged as those of all
+// peers, or of many strangers, have this side connect a bounded number of times
+// in all.
+func TestHintsOfMany(t *testing.T) {
+	t.Parallel()
+	ca := testcert.New(t)
+	any := config(t, ca, testcert.Subject{CN: "all"})
+	for _, c := range []struct {
+		known bool
+		hosts int
+		most  int // connections in a second, and at once
+	}{{true, 150, 50}, {false, 250, 100}} {
+		synctest.Test(t, func(t *testing.T) {
+			const seconds = 5
+			n := newNetwork()
+			anywhere := func(c *keychannel.Config) { c.AnyAddress = true }
+			sides := []*side{n.open(t, addrA, any, anywhere)}
+			a := sides[0]
+			defer func() { closeAll(t, sides...) }()
+			var all []netip.Addr
+			for i := range c.hosts {
+				all = append(all, netip.AddrFrom4([4]byte{10, 3, 0, byte(i)}))
+				if c.known {
+					sides = append(sides, n.open(t, all[i], any, anywhere))
+					a.Want(all[i], guard.ToSend)
+					synctest.Wait()
+				}
+			}
+			time.Sleep(2 * time.Second)
+			before := n.dialled()
+			for range seconds * 100 {
+				for _, p := range all {
+					a.Want(p, guard.Unknown)
+				}
+				time.Sleep(10 * time.Millisecond)
+			}
+			if n := n.dialled() - before; n < c.most || n > c.most*(seconds+1) {
+				t.Errorf("%d connections in %d s with %d hosts", n, seconds, c.hosts)
+			}
+		})
+	}
 }
 
 // sendTo sends a packet.

@@ -209,10 +209,13 @@ func TestRenewedUnderLoad(t *testing.T) {
 	slots := func(c *keychannel.Config) { c.Slots = loadSlots }
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork()
+		a, b := n.open(t, addrA, one, slots), n.open(t, addrB, two, slots)
+		a.Want(addrB, guard.ToSend)
+		synctest.Wait() // without keys packets wait for a while only
+		agreed(t, a, b, addrA, addrB)
 		n.wrap = func(c net.Conn, _ bool) net.Conn {
 			return &cutting{conn: c.(*conn), left: []int{rand.IntN(8), 1000}[rand.IntN(2)]}
 		}
-		a, b := n.open(t, addrA, one, slots), n.open(t, addrB, two, slots)
 		l := newLoad(t, a, b)
 		stop := make(chan struct{})
 		go renews(stop, func() { a.Want(addrB, guard.Renew) }, func() { b.Want(addrA, guard.Renew) })
@@ -225,8 +228,8 @@ func TestRenewedUnderLoad(t *testing.T) {
 		if c.NoKeys != 0 || c.Unknown != 0 || c.Forged != 0 || c.Replays != 0 || c.Stale != 0 || c.Opened < 4*2000 {
 			t.Errorf("%+v", c)
 		}
-		if agreed, failed := a.Counters(), b.Counters(); agreed.Agreed < 10 || agreed.Failed+failed.Failed < 5 {
-			t.Errorf("%+v, %+v", agreed, failed)
+		if a, b := a.Counters(), b.Counters(); a.Agreed < 10 || a.Failed+b.Failed == 0 {
+			t.Errorf("%+v, %+v", a, b)
 		}
 		n.wrap = nil
 		l.late(a, b)
