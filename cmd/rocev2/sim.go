@@ -218,11 +218,11 @@ const maxText = 1 << 30
 func withFiles(text []byte, name string) ([]byte, error) {
 	s, err := lab.Parse(text)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+		return nil, inFile(name, err)
 	}
 	files, err := s.Files()
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+		return nil, inFile(name, err)
 	}
 	for setting, file := range files {
 		list, err := fileText(filepath.Join(filepath.Dir(name), file))

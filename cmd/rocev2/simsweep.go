@@ -53,7 +53,7 @@ func (f *sweepFlags) asked(plan *sweep.Plan) bool {
 func (f *sweepFlags) plan(name string, before, text []byte) (*sweep.Plan, error) {
 	s, err := lab.ParseChanged(before, text)
 	if err != nil {
-		return nil, usagef("%s: %w", name, err)
+		return nil, usageError{inFile(name, err)}
 	}
 	p := &sweep.Plan{Name: strings.TrimSuffix(filepath.Base(name), ".toml"), Text: text, Before: before, Seeds: []uint64{s.Seed}}
 	for _, s := range f.set {

@@ -1,6 +1,8 @@
 package adapter
 
 import (
+	"math/bits"
+
 	"github.com/gosoftroce/rocev2/fabric/event"
 	"github.com/gosoftroce/rocev2/fabric/network"
 )
@@ -21,6 +23,8 @@ const MostForeign = recordLen
 // Protocol is what else sends and receives at a host, by the cable of its
 // adapter.
 type Protocol interface {
+	// Classes returns the classes in which there may be a packet.
+	Classes() uint8
 	// Next writes the next packet to p, and reports whether there is one:
 	// of a class that is not in paused (see network.Host). It appends to
 	// p.Header, which is empty.
@@ -36,12 +40,14 @@ const foreign network.Flags = 1 << 6
 // beside is a protocol beside the adapter.
 type beside struct {
 	Protocol
-	ahead int // bytes that the adapter has sent more, while both had some
+	ahead [network.NumClasses]int // bytes that the adapter has sent more, while both had some
 	p     Foreign
 }
 
-// Beside has a protocol share the cable of the host. While both have packets
-// each gets half of it. Call it before the network runs.
+// Beside has a protocol share the cable of the host. Classes share it as those
+// of the adapter do (Config.Shares); of one class, or without shares, the
+// adapter and the protocol have half each while both have packets. Call it
+// before the network runs.
 func (h *Host) Beside(p Protocol) { h.beside = &beside{Protocol: p} }
 
 // Ready says that the protocol beside has something to send.
@@ -52,20 +58,44 @@ func IsForeign(p *network.Packet) bool { return p.Flags&foreign != 0 }
 
 // pullInTurn pulls from the adapter and from what is beside it.
 func (h *Host) pullInTurn(now event.Time, paused uint8, p *network.Packet) bool {
-	b := h.beside
-	if b.ahead <= 0 {
-		if h.pull(now, paused, p) {
-			b.ahead += int(p.Size)
+	if h.pullReturn(paused, p) {
+		return true
+	}
+	left := uint8(0)
+	if h.sharing != nil {
+		left = (uint8(h.e.Classes()) | h.beside.Classes()) &^ paused
+	}
+	for left&(left-1) != 0 { // there is something to share
+		class := h.sharing.next(left)
+		if h.pullHalves(now, ^(uint8(1) << class), p, class) {
+			h.sharing.sent(class, left, int(p.Size))
 			return true
 		}
-		b.ahead = 0
+		left &^= 1 << class // it had nothing to send
+	}
+	class := uint8(0)
+	if left != 0 {
+		class = uint8(bits.Len8(left) - 1)
+	}
+	return h.pullHalves(now, paused, p, class)
+}
+
+// pullHalves pulls from the one that has sent less of what they share.
+func (h *Host) pullHalves(now event.Time, paused uint8, p *network.Packet, class uint8) bool {
+	ahead := &h.beside.ahead[class]
+	if *ahead <= 0 {
+		if h.pull(now, paused, p) {
+			*ahead += int(p.Size)
+			return true
+		}
+		*ahead = 0
 		return h.pullForeign(now, paused, p)
 	}
 	if h.pullForeign(now, paused, p) {
-		b.ahead -= int(p.Size)
+		*ahead -= int(p.Size)
 		return true
 	}
-	b.ahead = 0
+	*ahead = 0
 	return h.pull(now, paused, p)
 }
 

@@ -163,6 +163,9 @@ func (q *QP) ready(c *Connection, psn, peerPSN rocev2.PSN) error {
 			return fmt.Errorf("adapter: host %d: to state %v: %w", q.h.number, steps[i].a.State, err)
 		}
 	}
+	if q.h.sharing != nil {
+		q.h.sharing.use(q.h.a.classOf(c.TrafficClass))
+	}
 	if c.Window != (qp.WindowConfig{}) {
 		q.q.Core().SetWindow(c.Window)
 	}

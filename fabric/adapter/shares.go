@@ -50,19 +50,25 @@ type sharing struct {
 	quantum [network.NumClasses]int32
 	left    [network.NumClasses]int32 // of the turn
 	turn    uint8
+
+	used   uint8 // classes of queue pairs
+	needed bool  // the order is not always that of the classes
+}
+
+// use notes that a queue pair sends in a class.
+func (s *sharing) use(class uint8) {
+	s.used |= 1 << class
+	s.needed = s.used&(s.used-1) != 0 || s.strict&(s.used-1) != 0
 }
 
 func newSharing(s *Shares) *sharing {
 	return &sharing{strict: s.Strict, quantum: s.quanta()}
 }
 
-// next returns the class of a set that sends next.
+// next returns the class of a set that sends next. The set is not empty.
 func (s *sharing) next(ready uint8) uint8 {
 	if strict := ready & s.strict; strict != 0 {
 		return uint8(bits.Len8(strict) - 1)
-	}
-	if ready&(ready-1) == 0 {
-		return uint8(bits.Len8(ready) - 1) // no class to share with
 	}
 	for ready>>s.turn&1 == 0 || s.left[s.turn] <= 0 {
 		s.turn = following(s.turn, ready)
@@ -89,12 +95,11 @@ func following(c, set uint8) uint8 {
 // fill writes the next packet of the adapter, of a class that is not paused.
 func (h *Host) fill(now event.Time, paused uint8) {
 	at, tx := toClock(now), h.part.tx
-	if h.sharing == nil {
-		h.e.Fill(at, tx, ^engine.Classes(paused))
-		return
+	left := uint8(0)
+	if h.sharing != nil && h.sharing.needed {
+		left = uint8(h.e.Classes()) &^ paused
 	}
-	ready := uint8(h.e.Classes()) &^ paused
-	for left := ready; left != 0; {
+	for left&(left-1) != 0 { // there is something to share
 		class := h.sharing.next(left)
 		if h.e.Fill(at, tx, 1<<class); tx.Len() > 0 {
 			data, _ := tx.Packet(0)
@@ -103,5 +108,5 @@ func (h *Host) fill(now event.Time, paused uint8) {
 		}
 		left &^= 1 << class // it had nothing to send
 	}
-	h.e.Fill(at, tx, ^engine.Classes(paused)) // what has come to its turn meanwhile
+	h.e.Fill(at, tx, ^engine.Classes(paused))
 }

@@ -72,3 +72,22 @@ func TestMistakesAreExact(t *testing.T) {
 		}
 	}
 }
+
+// All settings that are 0 where they may not be are said, up to ten of a list
+// of tables.
+func TestZerosTogether(t *testing.T) {
+	t.Parallel()
+	text := "[network]\ntopology = \"pair\"\nrate = \"0b/s\"\ndelay = \"0us\"\n" + strings.Repeat("[[traffic]]\nkind = \"flow\"\nqueue_pairs = 0\n", 50)
+	_, err := Parse([]byte(text))
+	if err == nil {
+		t.Fatal("it is read")
+	}
+	for _, want := range []string{"line 3: network.rate is 0", "line 4: network.delay is 0", "line 7: traffic.queue_pairs is 0", "line 10: traffic.queue_pairs is 0"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%v; want %q", err, want)
+		}
+	}
+	if n := len(mistakes(err)); n > mostMistakes+2 {
+		t.Errorf("%d mistakes are said", n)
+	}
+}

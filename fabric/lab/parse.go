@@ -22,7 +22,7 @@ var scenarios embed.FS
 // leaves without a meaning, and one that is 0 where 0 in a Scenario stands for
 // a default. Errors, those of Run too, name the line where it is known.
 func Parse(text []byte) (Scenario, error) {
-	return decode(text, plainly, func() map[string]int { return tomllines.Find(string(text)) })
+	return decode(text, plainly, func(said map[string]int) map[string]int { return said })
 }
 
 // ParseChanged is Parse of a text that Set has changed. Errors name the lines
@@ -31,25 +31,27 @@ func ParseChanged(before, text []byte) (Scenario, error) {
 	if bytes.Equal(before, text) {
 		return Parse(text)
 	}
-	return decode(text, plainlyOf, func() map[string]int { return linesBefore(string(before), string(text)) })
+	return decode(text, plainlyOf, func(said map[string]int) map[string]int { return linesBefore(string(before), string(text), said) })
 }
 
 // linesBefore returns where the settings of a text stood before it was changed,
 // but for those that have changed.
-func linesBefore(before, text string) map[string]int {
-	found, now := tomllines.Find(before), tomllines.Find(text)
+func linesBefore(before, text string, now map[string]int) map[string]int {
+	found := tomllines.Find(before)
 	was, is := strings.Split(before, "\n"), strings.Split(text, "\n")
 	maps.DeleteFunc(found, func(key string, line int) bool { return now[key] == 0 || was[line-1] != is[now[key]-1] })
 	return found
 }
 
-// decode reads a scenario. plainly is for errors of the reader of TOML.
-func decode(text []byte, plainly func(error) error, lines func() map[string]int) (s Scenario, err error) {
+// decode reads a scenario. plainly is for errors of the reader of TOML, lines
+// says which lines errors name of the settings that are there.
+func decode(text []byte, plainly func(error) error, lines func(said map[string]int) map[string]int) (s Scenario, err error) {
 	meta, err := toml.NewDecoder(bytes.NewReader(text)).Decode(&s)
 	if err != nil {
 		return s, plainly(err)
 	}
-	s.lines = lines()
+	s.said = tomllines.Find(string(text))
+	s.lines = lines(s.said)
 	var wrong []error
 	for _, key := range meta.Keys() {
 		if err := unknown(key); err != nil && len(wrong) < mostMistakes {
@@ -107,15 +109,22 @@ func when(wrong bool, format string, args ...any) error {
 	return fmt.Errorf(format, args...)
 }
 
+// mistakes returns those that an error is, none if it is nil.
+func mistakes(err error) []error {
+	if list, ok := err.(interface{ Unwrap() []error }); ok {
+		return list.Unwrap()
+	}
+	if err == nil {
+		return nil
+	}
+	return []error{err}
+}
+
 // join puts mistakes together. Some may be nil.
 func join(some ...error) error {
 	var all joined
 	for _, err := range some {
-		if list, ok := err.(interface{ Unwrap() []error }); ok {
-			all = append(all, list.Unwrap()...)
-		} else if err != nil {
-			all = append(all, err)
-		}
+		all = append(all, mistakes(err)...)
 	}
 	switch len(all) {
 	case 0:
@@ -157,6 +166,19 @@ func (s *Scenario) line(text string) int {
 		}
 	}
 	return 0
+}
+
+// lineAt returns the line of a setting with the numbers of tables in its name,
+// as in "traffic.1.to", or else of its table, or 0.
+func (s *Scenario) lineAt(setting string) int {
+	for s.lines[setting] == 0 {
+		i := strings.LastIndexByte(setting, '.')
+		if i < 0 {
+			return 0
+		}
+		setting = setting[:i]
+	}
+	return s.lines[setting]
 }
 
 // lineOf returns the first line that has a key, or that of its table, or 0.

@@ -48,7 +48,8 @@ type Scenario struct {
 	// scenario is played.
 	Progress func(Progress) `toml:"-"`
 
-	lines map[string]int // of settings, where it was a text; see tomllines
+	lines map[string]int // of settings, where it was a text, that errors name; see tomllines
+	said  map[string]int // as lines, of all settings that are there
 }
 
 // Progress is how far a run is.

@@ -317,3 +317,38 @@ list = "from,to,bytes,class,src_port\n3,1,1000,10,50000\n3,1,1000,10,50000"
 		t.Errorf("a read by TCP: %v", err)
 	}
 }
+
+// RoCE and TCP of one host share its cable by the weights of their classes, and
+// have half of it each in one class.
+func TestTCPSharesAHost(t *testing.T) {
+	t.Parallel()
+	const text = `
+until = "6ms"
+warm = "2ms"
+[network]
+topology = "star"
+hosts = 3
+[[network.class]]
+dscp = 0
+[[traffic]]
+kind = "flow"
+to = 1
+[[traffic]]
+kind = "flow"
+to = 2
+transport = "tcp"
+control = "dctcp"
+`
+	for _, c := range []struct {
+		weight, dscp int
+		want         float64 // of what both have, for TCP
+	}{{5, 0, 5. / 55}, {50, 0, .5}, {100, 0, 2. / 3}, {5, 26, .5}} {
+		s := parsed(t, text)
+		s.Network.Classes[0].Weight, s.Traffic[1].DSCP = c.weight, c.dscp
+		all := play(t, s).Traffics()
+		roce, tcp := float64(all[0].Rate)/1e9, float64(all[1].Rate)/1e9
+		if d := tcp/(roce+tcp) - c.want; d < -.02 || d > .02 || roce+tcp < 95 {
+			t.Errorf("%+v: RoCE has %.1f Gb/s, and TCP %.1f", c, roce, tcp)
+		}
+	}
+}

@@ -79,26 +79,22 @@ func (s *Scenario) zeros() error { return s.zerosIn(reflect.ValueOf(s).Elem(), "
 
 // zerosIn looks through a table. path is where it is in the text, name the same
 // without numbers.
-func (s *Scenario) zerosIn(table reflect.Value, path, name string) error {
+func (s *Scenario) zerosIn(table reflect.Value, path, name string) (all error) {
 	for _, f := range settings(table.Type()) {
 		v, at, full := table.FieldByIndex(f.Index), written(f), written(f)
 		if path != "" {
 			at, full = path+"."+at, name+"."+full
 		}
-		var err error
 		switch {
 		case v.Kind() == reflect.Struct:
-			err = s.zerosIn(v, at, full)
+			all = join(all, s.zerosIn(v, at, full))
 		case v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.Struct:
-			for i := 0; i < v.Len() && err == nil; i++ {
-				err = s.zerosIn(v.Index(i), fmt.Sprintf("%s.%d", at, i), full)
+			for i := 0; i < v.Len() && len(mistakes(all)) < mostMistakes; i++ {
+				all = join(all, s.zerosIn(v.Index(i), fmt.Sprintf("%s.%d", at, i), full))
 			}
-		case v.IsZero() && s.lines[at] > 0 && notZero[full] != "":
-			err = s.errorAt(s.lines[at], fmt.Errorf("%s is 0: it is %s", full, notZero[full]))
-		}
-		if err != nil {
-			return err
+		case v.IsZero() && s.said[at] > 0 && notZero[full] != "":
+			all = join(all, s.errorAt(s.lineAt(at), fmt.Errorf("%s is 0: it is %s", full, notZero[full])))
 		}
 	}
-	return nil
+	return all
 }

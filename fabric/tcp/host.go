@@ -110,6 +110,16 @@ func (h *host) remove(e *end) {
 	h.gone.Add(&e.stats)
 }
 
+// Classes implements adapter.Protocol.
+func (h *host) Classes() (classes uint8) {
+	for class := range h.ready {
+		if h.ready[class].len() > 0 {
+			classes |= 1 << class
+		}
+	}
+	return classes
+}
+
 // Next implements adapter.Protocol.
 func (h *host) Next(now event.Time, paused uint8, p *adapter.Foreign) bool {
 	for i := range network.NumClasses {
