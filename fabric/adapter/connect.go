@@ -169,8 +169,9 @@ func (q *QP) ready(c *Connection, psn, peerPSN rocev2.PSN) error {
 	if c.Window != (qp.WindowConfig{}) {
 		q.q.Core().SetWindow(c.Window)
 	}
-	if c.Rate > 0 { // timers are exact here: one packet at a time
-		if err := q.h.e.Modify(q.q, &ib.Attr{RateLimit: c.Rate, RateBurst: 1}, ib.AttrRateLimit); err != nil {
+	if c.Rate > 0 { // one packet at a time, and one more where others had the cable at its time
+		burst := 2 * uint32(c.MTU.Bytes()+cc.WireOverhead)
+		if err := q.h.e.Modify(q.q, &ib.Attr{RateLimit: c.Rate, RateBurst: burst}, ib.AttrRateLimit); err != nil {
 			return fmt.Errorf("adapter: host %d: to a rate of %d kb/s: %w", q.h.number, c.Rate, err)
 		}
 	}

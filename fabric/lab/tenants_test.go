@@ -365,3 +365,22 @@ recovery = "go-back-n"
 		t.Errorf("%d iterations", len(done.Iterations))
 	}
 }
+
+// A flow with a rate has it beside others of its host, too, whose packets it
+// waits for: what it comes late it makes up for.
+func TestRateBesideOthers(t *testing.T) {
+	t.Parallel()
+	s := parsed(t, strings.Replace(twoClasses, "weight = 10", "strict = true", 1))
+	for i := range s.Traffic {
+		s.Traffic[i].From, s.Traffic[i].To = 0, 1+i
+	}
+	s.Network.Classes = append(s.Network.Classes, Class{DSCP: new(int), Weight: 10})
+	s.Traffic = append(s.Traffic, Traffic{Kind: "flow", To: 1, Tenant: Tenant{Transport: "tcp", Control: "dctcp"}})
+	for _, rate := range []Rate{5 * Gbps, 20 * Gbps, 60 * Gbps} {
+		s.Traffic[1].Rate = rate
+		want := float64(rate) * 4096 / 4158 // in frames with their headers
+		if got := float64(play(t, s).Traffics()[1].Rate); got < .995*want || got > 1.005*want {
+			t.Errorf("of %v it has %v, want %v", rate, Rate(got), Rate(want))
+		}
+	}
+}
