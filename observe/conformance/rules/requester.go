@@ -37,7 +37,7 @@ func requesterRules() []Rule {
 		{ID: "requester/nak-access", Text: "NAK remote access error completes with remote access error", Spec: "9.7.5.2, 11.6.2", Script: func(s *stage.Scene) { fatalNAK(s, acc, stage.StatusRemAcc) }},
 		{ID: "requester/nak-operational", Text: "NAK remote operational error completes with remote operation error", Spec: "9.7.5.2, 11.6.2", Script: func(s *stage.Scene) { fatalNAK(s, op, stage.StatusRemOp) }},
 		{ID: "requester/nak-reserved", Text: "A NAK with a reserved code does not complete anything with success", Spec: "9.7.5.2", Script: func(s *stage.Scene) {
-			s.Connect(stage.Options{Timeout: 14, Retry: 2})
+			s.Connect(stage.Options{Timeout: answeredTimeout, Retry: 2})
 			asks(s, 1)
 			reply(s, rocev2.RCAcknowledge, stage.TargetPSN, rocev2.NAKSequence|0x1f, 0, nil)
 			s.WantError(1)
@@ -60,7 +60,7 @@ func responseRules() []Rule {
 			wrongResponse(s, rocev2.RCReadResponseFirst, stage.Data(64, 3))
 		}},
 		{ID: "requester/read-last", Text: "A READ response LAST in place of MIDDLE does not complete the READ with success, nor hang it", Spec: "9.7.5.1.3, 9.9.2", Script: func(s *stage.Scene) {
-			s.Connect(stage.Options{Timeout: 14, Retry: 2})
+			s.Connect(stage.Options{Timeout: answeredTimeout, Retry: 2})
 			b := stage.Data(3*stage.MTU, 1)
 			s.Post(1, "read", 0, len(b), remote)
 			wantReadRequest(s, stage.TargetPSN, len(b))
@@ -70,7 +70,7 @@ func responseRules() []Rule {
 		}},
 		{ID: "requester/read-gap", Text: "A READ of which a response is lost is asked for again", Spec: "9.7.5.1.5", Script: readGap},
 		{ID: "requester/read-syndrome", Text: "A READ response with a reserved syndrome does not complete the READ with success, nor hang it", Spec: "9.7.5.2.1, 9.9.2", Script: func(s *stage.Scene) {
-			s.Connect(stage.Options{Timeout: 14, Retry: 2})
+			s.Connect(stage.Options{Timeout: answeredTimeout, Retry: 2})
 			s.Post(1, "read", 0, postLen, remote)
 			wantReadRequest(s, stage.TargetPSN, postLen)
 			reply(s, rocev2.RCReadResponseOnly, stage.TargetPSN, 0x40, 1, stage.Data(postLen, 1))
@@ -261,7 +261,7 @@ func readDepth(s *stage.Scene) {
 // fence has a WRITE wait for a READ, whose request is lost the first time or
 // not.
 func fence(s *stage.Scene, lost bool) {
-	s.Connect(stage.Options{Timeout: 14})
+	s.Connect(stage.Options{Timeout: answeredTimeout})
 	b := stage.Data(postLen, 8)
 	s.Fill(256, b)
 	s.Post(1, "read", 0, postLen, remote)
@@ -279,7 +279,7 @@ func fence(s *stage.Scene, lost bool) {
 
 // readGap loses the second of three responses.
 func readGap(s *stage.Scene) {
-	s.Connect(stage.Options{Timeout: 14})
+	s.Connect(stage.Options{Timeout: answeredTimeout})
 	b := stage.Data(3*stage.MTU, 1)
 	s.Post(1, "read", 0, len(b), remote)
 	wantReadRequest(s, stage.TargetPSN, len(b))
@@ -346,7 +346,7 @@ func impliedAck(s *stage.Scene) {
 }
 
 func impliedRead(s *stage.Scene) {
-	s.Connect(stage.Options{Timeout: 14})
+	s.Connect(stage.Options{Timeout: answeredTimeout})
 	b := stage.Data(postLen, 8)
 	s.Post(1, "read", 0, postLen, remote)
 	s.Post(2, "write", 256, 8, remote)
@@ -459,7 +459,7 @@ func readPlainAck(s *stage.Scene) {
 }
 
 func readBadICRC(s *stage.Scene) {
-	s.Connect(stage.Options{Timeout: 14})
+	s.Connect(stage.Options{Timeout: answeredTimeout})
 	b := stage.Data(postLen, 8)
 	s.Post(1, "read", 0, postLen, remote)
 	wantReadRequest(s, stage.TargetPSN, postLen)
@@ -474,7 +474,7 @@ func readBadICRC(s *stage.Scene) {
 // wrongResponse answers a READ by a packet that does not fit. The requester may
 // ask again, and get the right one, or end with an error.
 func wrongResponse(s *stage.Scene, op rocev2.Opcode, payload []byte) {
-	s.Connect(stage.Options{Timeout: 14, Retry: 2})
+	s.Connect(stage.Options{Timeout: answeredTimeout, Retry: 2})
 	s.Post(1, "read", 0, postLen, remote)
 	wantReadRequest(s, stage.TargetPSN, postLen)
 	reply(s, op, stage.TargetPSN, rocev2.ACKNoCredits, 1, payload)
@@ -482,7 +482,7 @@ func wrongResponse(s *stage.Scene, op rocev2.Opcode, payload []byte) {
 }
 
 func responseToWrite(s *stage.Scene) {
-	s.Connect(stage.Options{Timeout: 14, Retry: 2})
+	s.Connect(stage.Options{Timeout: answeredTimeout, Retry: 2})
 	asks(s, 1)
 	reply(s, rocev2.RCReadResponseOnly, stage.TargetPSN, rocev2.ACKNoCredits, 1, stage.Data(8, 3))
 	s.WantError(1)
