@@ -98,7 +98,7 @@ func checkAddr(addr netip.Addr, port uint16) (netip.Addr, error) {
 		return addr.WithZone(""), nil
 	}
 	if addr.Zone() != "" {
-		return addr, nil
+		return nameZone(addr), nil
 	}
 	var zoned []string
 	for _, l := range locals() {
