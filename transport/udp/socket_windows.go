@@ -72,6 +72,7 @@ var (
 	winsock        = windows.NewLazySystemDLL("ws2_32.dll")
 	wsaEventSelect = winsock.NewProc("WSAEventSelect")
 	wsaPoll        = winsock.NewProc("WSAPoll")
+	wsaRecvFrom    = winsock.NewProc("WSARecvFrom")
 )
 
 // openSocket makes a socket that is bound to at, and sends to groups by an
@@ -232,13 +233,25 @@ func (s *ipSocket) receive(b []byte, d *datagram) error {
 	in := &s.in
 	in.buf = windows.WSABuf{Len: uint32(len(b)), Buf: &b[0]}
 	in.flags, in.fromLen = 0, int32(unsafe.Sizeof(in.from))
-	err := windows.WSARecvFrom(s.handle, &in.buf, 1, &in.n, &in.flags, &in.from, &in.fromLen, nil, nil)
-	switch err {
-	case nil:
+	// Directly, because golang.org/x/sys allocates the error that nothing
+	// has come.
+	failed, _, errno := syscall.SyscallN(wsaRecvFrom.Addr(), uintptr(s.handle), uintptr(unsafe.Pointer(&in.buf)), 1,
+		uintptr(unsafe.Pointer(&in.n)), uintptr(unsafe.Pointer(&in.flags)),
+		uintptr(unsafe.Pointer(&in.from)), uintptr(unsafe.Pointer(&in.fromLen)), 0, 0)
+	if failed == 0 {
+		errno = 0
+	}
+	switch errno {
+	case 0:
+	case windows.WSAEMSGSIZE:
+		// A datagram that is longer than b, which is full. As an error
+		// it would be one of the socket, and any host can send such
+		// datagrams.
+		in.n = uint32(len(b))
 	case windows.WSAEWOULDBLOCK:
 		return errNothing
 	default:
-		return os.NewSyscallError("wsarecvfrom", err)
+		return os.NewSyscallError("wsarecvfrom", errno)
 	}
 	d.n, d.header = int(in.n), header{}
 	if s.v4 {
