@@ -286,11 +286,15 @@ func listenGroup(at netip.AddrPort, scope uint32) (*net.UDPConn, error) {
 	if at.Addr().Is4() {
 		family, sa = unix.AF_INET, &unix.SockaddrInet4{Port: int(at.Port()), Addr: at.Addr().As4()}
 	}
+	syscall.ForkLock.RLock() // no child inherits it
 	fd, err := unix.Socket(family, unix.SOCK_DGRAM, unix.IPPROTO_UDP)
+	if err == nil {
+		unix.CloseOnExec(fd)
+	}
+	syscall.ForkLock.RUnlock()
 	if err != nil {
 		return nil, os.NewSyscallError("socket", err)
 	}
-	unix.CloseOnExec(fd)
 	f := os.NewFile(uintptr(fd), "group")
 	defer f.Close() // the connection has a descriptor of its own
 	share := []int{unix.SO_REUSEADDR, unix.SO_REUSEPORT}
