@@ -27,6 +27,8 @@ type Link struct {
 	others *sourcePorts
 	groups groups
 
+	full fullQueue // of Send
+
 	closed  atomic.Bool
 	waiting waiter
 	rx      receiver
@@ -159,6 +161,12 @@ func (l *Link) sendOne(b *transport.TxBatch, r *transport.Run) error {
 	b.Seal(r, l.local)
 	s.prepare(p)
 	err := s.send(r.Data, p.Dst, p.Port(l.local.Port()), l.scope)
+	for err != nil && l.full.mayWait(err, &l.stats) {
+		err = s.send(r.Data, p.Dst, p.Port(l.local.Port()), l.scope)
+	}
+	if err == nil {
+		l.full.waited = 0
+	}
 	if err != nil && errors.Is(err, dontfrag.ErrTooLong) {
 		return fmt.Errorf("%w: %w", transport.ErrTooLong, err)
 	}
