@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
+	"syscall"
 
 	"github.com/gosoftroce/rocev2/rocev2"
 )
@@ -77,6 +78,18 @@ func (e *OpenError) Error() string {
 
 // Unwrap returns the cause.
 func (e *OpenError) Unwrap() error { return e.Err }
+
+// Is reports whether an error of package syscall is the cause. Windows has
+// numbers of its own for errors of sockets.
+func (e *OpenError) Is(target error) bool {
+	switch target {
+	case syscall.EADDRINUSE:
+		return errors.Is(e.Err, addrInUse)
+	case syscall.EADDRNOTAVAIL:
+		return errors.Is(e.Err, addrNotLocal)
+	}
+	return false
+}
 
 // Reasons that are not a system's error.
 var (

@@ -199,17 +199,33 @@ func (s *ipSocket) use(f func(windows.Handle)) error {
 	return nil
 }
 
-// setBuffers asks for buffers of recv and send bytes; 0 leaves one as it is.
-// What the system grants is not known; a refusal leaves its default.
-func (s *ipSocket) setBuffers(recv, send int) {
+// setBuffers asks for buffers of recv and send bytes, or as much of them as the
+// system grants; 0 leaves one as it is. It returns what they hold then, 0 if
+// that is not known.
+func (s *ipSocket) setBuffers(recv, send int) (gotRecv, gotSend int) {
 	_ = s.use(func(h windows.Handle) {
-		if recv > 0 {
-			_ = windows.SetsockoptInt(h, windows.SOL_SOCKET, windows.SO_RCVBUF, recv)
-		}
-		if send > 0 {
-			_ = windows.SetsockoptInt(h, windows.SOL_SOCKET, windows.SO_SNDBUF, send)
-		}
+		gotRecv = setBufferOf(h, windows.SO_RCVBUF, recv)
+		gotSend = setBufferOf(h, windows.SO_SNDBUF, send)
 	})
+	return gotRecv, gotSend
+}
+
+func setBufferOf(h windows.Handle, option, n int) int {
+	if n > 0 {
+		askBuffer(n, bufferOf(h, option), func(n int) error {
+			return windows.SetsockoptInt(h, windows.SOL_SOCKET, option, n)
+		})
+	}
+	return bufferOf(h, option)
+}
+
+// bufferOf returns what a buffer holds, 0 if that is not known.
+func bufferOf(h windows.Handle, option int) int {
+	n, err := windows.GetsockoptInt(h, windows.SOL_SOCKET, option)
+	if err != nil {
+		return 0
+	}
+	return n
 }
 
 // Close closes the socket.
