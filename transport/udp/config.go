@@ -76,6 +76,9 @@ func (e *OpenError) Error() string {
 	return s
 }
 
+// filesHint is what to do about too many open files.
+const filesHint = "the process has as many files and sockets open as it may; raise that limit (ulimit -n), or close some"
+
 // Unwrap returns the cause.
 func (e *OpenError) Unwrap() error { return e.Err }
 

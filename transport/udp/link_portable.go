@@ -82,7 +82,7 @@ func bindHint(at netip.AddrPort, err error) string {
 	case errors.Is(err, noPermission):
 		return fmt.Sprintf("no permission to bind UDP port %d: the system, or a firewall, keeps it for others", at.Port())
 	case errors.Is(err, manyFiles):
-		return "the process has as many files and sockets open as it may; raise that limit (ulimit -n), or close some"
+		return filesHint
 	}
 	return ""
 }
