@@ -12,6 +12,9 @@ import (
 // ErrTooLong is the system's word for a packet longer than the MTU.
 const ErrTooLong = unix.EMSGSIZE
 
+// ZeroID reports whether what the socket sends over IPv4 has Identification 0.
+const ZeroID = false
+
 // These systems have the option for IPv6 alone.
 func set(c syscall.RawConn, v4 bool) error {
 	if v4 {

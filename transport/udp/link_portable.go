@@ -63,7 +63,7 @@ func Open(addr netip.Addr, c Config) (*Link, error) {
 		return nil, &OpenError{Addr: at, Op: "have Wait woken", Err: err}
 	}
 	l.own = s
-	l.caps = transport.Capabilities{Port: c.Port, FullICRC: !addr.Is4(), ECN: s.classes, SourcePorts: true,
+	l.caps = transport.Capabilities{Port: c.Port, FullICRC: !addr.Is4(), NativeOnly: addr.Is4() && !dontfrag.ZeroID, ECN: s.classes, SourcePorts: true,
 		RecvBuffer: recv, SendBuffer: send}
 	l.others = newSourcePorts(at, scope, l.mtu.iface, c)
 	l.groups.init(c.RecvBuffer, l.mtu.iface)
