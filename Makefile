@@ -156,9 +156,11 @@ test-386: isolated ## all tests as a 32-bit process (x86 alone; no race detector
 test-foreign: ## the core as programs of other processors (arm64, s390x, riscv64, ppc64le) and of Windows, under QEMU and Wine (needs Linux; root to install the packages)
 	$(REPORT) -env ROCEV2_E2E=1 -C e2e -- -timeout 40m ./foreign
 
-# What the portable link lacks: groups of sockets (shards), events of the
+# What the portable link lacks: groups of sockets (shards), a port or the keys
+# of a secured device shared among processes (as the daemon does), events of the
 # interface, and the name of the process that has the port.
-NOT_PORTABLE := '^TestSourcePortsOverLoopback$$|^TestDemoWithFaults$$|^TestShards$$|^TestMulticast$$/shards|^TestWrap$$|^TestAsyncwatchTellsOfThePort$$|^TestOpenErrorsSayWhatToDo$$'
+NOT_SHARED := ^TestSecured(Devices|PortHasNoSharedMemory|Shows)$$|^TestGuardCounters$$|^TestWrapBelowSeals$$|^TestRun(BesideAnOwner|WhileADaemonBegins)$$|^TestLeases$$|^TestPrograms$$|^TestCheckPasses$$|^TestDashboardsNameMetricsThatExist$$
+NOT_PORTABLE := '$(NOT_SHARED)|^TestSourcePortsOverLoopback$$|^TestDemoWithFaults$$|^TestShards$$|^TestMulticast$$/shards|^TestWrap$$|^TestAsyncwatchTellsOfThePort$$|^TestOpenErrorsSayWhatToDo$$'
 
 test-portable: ## the link of other systems, on this one
 	$(GO) test -tags portable ./transport/udp ./hca ./verbs ./programs/interop/... ./cmd/... -skip $(NOT_PORTABLE)

@@ -58,6 +58,7 @@ type Capabilities struct {
 	ECN            bool       // traffic classes (ECN bits included) are sent and reported
 	SegmentOffload bool       // runs leave as one buffer; segment i has Identification i
 	ReceiveOffload bool       // received runs arrive coalesced
+	NativeOnly     bool       // only peers that run this package take what is sent: the system chooses the Identification
 	SourcePorts    bool       // Path.SrcPort other than the link's own is honoured; see OpenSourcePort
 	RecvBuffer     int        // bytes that the receive buffer holds, as granted; 0 = unknown
 	SendBuffer     int        // bytes that the send buffer holds, as granted; 0 = unknown

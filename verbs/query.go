@@ -98,6 +98,7 @@ type PortAttr struct {
 	UDPPort    int       // where the device receives
 
 	FullICRC       bool // the ICRC of any peer is checked in all 32 bits
+	NativeOnly     bool // only peers that run this software take what is sent: the system (Windows, OpenBSD) chooses the IPv4 Identification, which the ICRC covers
 	ECN            bool // traffic classes (DSCP and ECN) are sent and received
 	SourcePorts    bool // queue pairs can have UDP source ports of their own
 	SegmentOffload bool // packets leave in segmentation-offload buffers (GSO)
@@ -178,6 +179,7 @@ func (d *Device) QueryPort() PortAttr {
 		UDPPort:    int(caps.Port),
 
 		FullICRC:       caps.FullICRC,
+		NativeOnly:     caps.NativeOnly,
 		ECN:            caps.ECN,
 		SourcePorts:    caps.SourcePorts,
 		SegmentOffload: caps.SegmentOffload,

@@ -254,6 +254,7 @@ func portAttrs(p verbs.PortAttr) (l attrs) {
 	l.long("source_ports", p.SourcePorts, "%s", yes(p.SourcePorts))
 	l.long("ecn", p.ECN, "%s", yes(p.ECN))
 	l.long("full_icrc", p.FullICRC, "%s", icrcCheck(p.FullICRC))
+	l.long("native_only", p.NativeOnly, "%s", takenBy(p.NativeOnly))
 	l.long("gso", p.SegmentOffload, "%s", yes(p.SegmentOffload))
 	l.long("gro", p.ReceiveOffload, "%s", yes(p.ReceiveOffload))
 	l.long("recv_buffer", p.RecvBuffer, "%s", orUnknown(fmt.Sprintf("%d bytes", p.RecvBuffer), p.RecvBuffer > 0))
@@ -273,6 +274,14 @@ func yes(b bool) string {
 		return "yes"
 	}
 	return "no"
+}
+
+// takenBy says which peers take what the device sends.
+func takenBy(native bool) string {
+	if native {
+		return "yes: adapters and kernels drop what is sent over IPv4, whose Identification this system chooses; use IPv6"
+	}
+	return "no: any peer takes what is sent"
 }
 
 func icrcCheck(full bool) string {

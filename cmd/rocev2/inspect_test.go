@@ -365,7 +365,7 @@ func TestDevinfoForms(t *testing.T) {
 			t.Errorf("%q is not in\n%s%s\nor not in\n%s%s", want, short.err, short.out, long.err, long.out)
 		}
 	}
-	for _, want := range []string{"max_qp:", "transport_services:             RC, UC, UD, XRC", "MEM_WINDOW_TYPE_2B", "max_srq:                        1048576", "max_xrcd:", "max_mcast_grp:                  8192", "phys_state:     LINK_UP (5)", "GID[  0]:", "gso:", "recv_buffer:"} {
+	for _, want := range []string{"max_qp:", "transport_services:             RC, UC, UD, XRC", "MEM_WINDOW_TYPE_2B", "max_srq:                        1048576", "max_xrcd:", "max_mcast_grp:                  8192", "phys_state:     LINK_UP (5)", "GID[  0]:", "native_only:    no", "gso:", "recv_buffer:"} {
 		if strings.Contains(short.out, want) || !strings.Contains(long.out, want) {
 			t.Errorf("%q is in\n%s\nor not in\n%s", want, short.out, long.out)
 		}

@@ -23,7 +23,8 @@ func TestWindows(t *testing.T) {
 
 // sockets are tests of the link, one after the other: they take a port each.
 var sockets = run{packages: []string{"./transport/udp"}, flags: []string{"-parallel", "1"},
-	only: []string{"TestPortableTransfer", "TestPortableTrafficClass", "TestPortableRefuses", "TestPortableSourcePorts", "TestWakeIsKept", "TestPortableClose"}}
+	only: []string{"TestPortableTransfer", "TestPortableTrafficClass", "TestPortableRefuses", "TestPortableSourcePorts", "TestWakeIsKept", "TestPortableClose",
+		"TestPortableAllocatesNothing", "TestPortableHeadersAllocateNothing", "TestPortableOddLengths", "TestPortableBuffers", "TestPortableTellsWhy"}}
 
 var windows = run{
 	flags: short,

@@ -12,6 +12,9 @@ import (
 // ErrTooLong is the system's word for a packet longer than the MTU.
 const ErrTooLong = unix.EMSGSIZE
 
+// ZeroID reports whether what the socket sends over IPv4 has Identification 0.
+const ZeroID = true
+
 // These systems give unfragmented packets Identification 0 (RFC 6864).
 func set(c syscall.RawConn, v4 bool) error {
 	level, option := unix.IPPROTO_IPV6, unix.IPV6_DONTFRAG

@@ -10,6 +10,9 @@ import (
 // ErrTooLong is the system's word for a packet longer than the MTU.
 const ErrTooLong = unix.EMSGSIZE
 
+// ZeroID reports whether what the socket sends over IPv4 has Identification 0.
+const ZeroID = true
+
 // The packets have Identification 0. What ICMP says of the path does not count.
 func set(c syscall.RawConn, v4 bool) error {
 	level, option, probe := unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_PROBE

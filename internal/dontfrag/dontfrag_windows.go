@@ -10,6 +10,9 @@ import (
 // ErrTooLong is the system's word for a packet longer than the MTU.
 const ErrTooLong = windows.WSAEMSGSIZE
 
+// ZeroID reports whether what the socket sends over IPv4 has Identification 0.
+const ZeroID = false
+
 // ws2ipdef.h
 const (
 	ipDontFragment   = 14 // IP_DONTFRAGMENT

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
+	"syscall"
 
 	"github.com/gosoftroce/rocev2/rocev2"
 )
@@ -75,8 +76,23 @@ func (e *OpenError) Error() string {
 	return s
 }
 
+// filesHint is what to do about too many open files.
+const filesHint = "the process has as many files and sockets open as it may; raise that limit (ulimit -n), or close some"
+
 // Unwrap returns the cause.
 func (e *OpenError) Unwrap() error { return e.Err }
+
+// Is reports whether an error of package syscall is the cause. Windows has
+// numbers of its own for errors of sockets.
+func (e *OpenError) Is(target error) bool {
+	switch target {
+	case syscall.EADDRINUSE:
+		return errors.Is(e.Err, addrInUse)
+	case syscall.EADDRNOTAVAIL:
+		return errors.Is(e.Err, addrNotLocal)
+	}
+	return false
+}
 
 // Reasons that are not a system's error.
 var (
@@ -98,7 +114,7 @@ func checkAddr(addr netip.Addr, port uint16) (netip.Addr, error) {
 		return addr.WithZone(""), nil
 	}
 	if addr.Zone() != "" {
-		return addr, nil
+		return nameZone(addr), nil
 	}
 	var zoned []string
 	for _, l := range locals() {

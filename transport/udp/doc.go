@@ -30,7 +30,12 @@
 // see it accept them: those that run this package. sendmsg_x and recvmsg_x of
 // macOS, which move several datagrams, are in no public header, and are not
 // used. Nor is the segmentation offload of Windows. On OpenBSD a datagram that
-// arrives costs an allocation.
+// arrives costs an allocation, and over IPv4 the system has no don't-fragment
+// flag: what is too long is fragmented. macOS and the BSDs refuse a buffer that
+// is above their limit (kern.ipc.maxsockbuf). The link asks for less then, and
+// tells what it has got. Nor do they wait for room in the queue of an
+// interface: then Send pauses, and gives up after a while.
+//
 // The build tag portable has this link on Linux, for tests. Open and
 // ReadLinkMTU read the MTU of the interface. On Linux, ReadLinkMTU also reads
 // that of the way to a peer: of the interface by which packets leave, and of

@@ -31,7 +31,9 @@ func mayJoin(at netip.AddrPort, joined bool, n, iface int) error {
 	case n == MaxGroups:
 		return fail(transport.ErrManyGroups, fmt.Sprintf("that is %d; leave another one first", MaxGroups))
 	}
-	if err := checkInterface(iface, at.Addr().Is4()); err != nil {
+	if err := checkInterface(iface, at.Addr().Is4()); errors.Is(err, manyFiles) {
+		return fail(err, filesHint)
+	} else if err != nil {
 		return fail(err, "open the device on an address of an interface that has multicast; local are "+localAddrs())
 	}
 	return nil
@@ -41,6 +43,8 @@ func mayJoin(at netip.AddrPort, joined bool, n, iface int) error {
 func checkInterface(index int, v4 bool) error {
 	ifi, err := net.InterfaceByIndex(index)
 	switch {
+	case errors.Is(err, manyFiles):
+		return err // so the system could not be asked
 	case err != nil:
 		return errNoInterface
 	case !v4 && ifi.Flags&net.FlagLoopback != 0 && runtime.GOOS == "linux":

@@ -22,6 +22,8 @@ func bindHint(at netip.AddrPort, err error) string {
 		return fmt.Sprintf("%v is not an address of this machine; local are %s", at.Addr(), localAddrs())
 	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
 		return fmt.Sprintf("no permission to bind UDP port %d; ports below net.ipv4.ip_unprivileged_port_start need CAP_NET_BIND_SERVICE, and security policy may forbid it", at.Port())
+	case errors.Is(err, unix.EMFILE):
+		return filesHint
 	}
 	return ""
 }

@@ -27,6 +27,8 @@ type Link struct {
 	others *sourcePorts
 	groups groups
 
+	full fullQueue // of Send
+
 	closed  atomic.Bool
 	waiting waiter
 	rx      receiver
@@ -53,19 +55,36 @@ func Open(addr netip.Addr, c Config) (*Link, error) {
 	s, op, err := openSocket(at, scope, by)
 	if err != nil {
 		return nil, &OpenError{Addr: at, Op: op, Err: err,
-			Hint: "the port may be taken by another process, or the address is not local; local are " + localAddrs()}
+			Hint: bindHint(at, err)}
 	}
-	s.setBuffers(c.RecvBuffer, c.SendBuffer)
+	recv, send := s.setBuffers(c.RecvBuffer, c.SendBuffer)
 	if err := l.waiting.init(s); err != nil {
 		s.Close()
 		return nil, &OpenError{Addr: at, Op: "have Wait woken", Err: err}
 	}
 	l.own = s
-	l.caps = transport.Capabilities{Port: c.Port, FullICRC: !addr.Is4(), ECN: s.classes, SourcePorts: true}
+	l.caps = transport.Capabilities{Port: c.Port, FullICRC: !addr.Is4(), NativeOnly: addr.Is4() && !dontfrag.ZeroID, ECN: s.classes, SourcePorts: true,
+		RecvBuffer: recv, SendBuffer: send}
 	l.others = newSourcePorts(at, scope, l.mtu.iface, c)
 	l.groups.init(c.RecvBuffer, l.mtu.iface)
 	l.rx.verifier = transport.NewVerifier(l.local)
 	return l, nil
+}
+
+// bindHint says what to do about an error of a socket that was to be bound.
+func bindHint(at netip.AddrPort, err error) string {
+	switch {
+	case errors.Is(err, addrInUse):
+		return fmt.Sprintf("another socket has UDP port %d on %v; stop its process, or open another local address; local are %s",
+			at.Port(), at.Addr(), localAddrs())
+	case errors.Is(err, addrNotLocal):
+		return fmt.Sprintf("%v is not an address of this machine; local are %s", at.Addr(), localAddrs())
+	case errors.Is(err, noPermission):
+		return fmt.Sprintf("no permission to bind UDP port %d: the system, or a firewall, keeps it for others", at.Port())
+	case errors.Is(err, manyFiles):
+		return filesHint
+	}
+	return ""
 }
 
 // sendingInterface returns the interface by which datagrams to groups leave;
@@ -159,6 +178,12 @@ func (l *Link) sendOne(b *transport.TxBatch, r *transport.Run) error {
 	b.Seal(r, l.local)
 	s.prepare(p)
 	err := s.send(r.Data, p.Dst, p.Port(l.local.Port()), l.scope)
+	for err != nil && l.full.mayWait(err, &l.stats) {
+		err = s.send(r.Data, p.Dst, p.Port(l.local.Port()), l.scope)
+	}
+	if err == nil {
+		l.full.waited = 0
+	}
 	if err != nil && errors.Is(err, dontfrag.ErrTooLong) {
 		return fmt.Errorf("%w: %w", transport.ErrTooLong, err)
 	}
@@ -218,8 +243,10 @@ func (l *Link) OpenSourcePort(port uint16, exact bool) (uint16, error) {
 		return port, nil
 	}
 	got, err := l.others.open(port, exact)
-	if e := (*OpenError)(nil); errors.As(err, &e) && errors.Is(err, addrInUse) {
-		e.Hint = "another socket has the port; choose another source port"
+	if e := (*OpenError)(nil); errors.As(err, &e) && e.Hint == "" {
+		if e.Hint = bindHint(e.Addr, e.Err); errors.Is(err, addrInUse) {
+			e.Hint = "another socket has the port; choose another source port"
+		}
 	}
 	return got, err
 }

@@ -39,6 +39,7 @@ type groups struct {
 
 	events [recvHeaders]unix.EpollEvent // of Recv
 	ready  int
+	turn   int // event that Recv begins with, modulo ready
 	look   func(fd uintptr)
 }
 
@@ -274,8 +275,9 @@ func (r *receiver) receiveGroups() bool {
 		return false
 	}
 	byFD := *g.byFD.Load()
-	for i := range g.events[:g.ready] {
-		s := byFD[g.events[i].Fd]
+	g.turn = (g.turn + 1) % recvHeaders // the order stays, and the first one may fill the call
+	for i := range g.ready {
+		s := byFD[g.events[(g.turn+i)%g.ready].Fd]
 		if s == nil || r.got == r.n {
 			continue // it was left meanwhile, or waits for the next call
 		}

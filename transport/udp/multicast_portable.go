@@ -68,7 +68,11 @@ func (l *Link) JoinGroup(group netip.Addr) error {
 	}
 	m, err := l.openMember(at)
 	if err != nil {
-		return &OpenError{Addr: at, Op: "join group", Err: err}
+		e := &OpenError{Addr: at, Op: "join group", Err: err}
+		if errors.Is(err, manyFiles) {
+			e.Hint = filesHint
+		}
+		return e
 	}
 	g.joined[at.Addr()] = m
 	g.changed()
@@ -81,7 +85,7 @@ func (l *Link) openMember(at netip.AddrPort) (*member, error) {
 	g := &l.groups
 	ifi, err := net.InterfaceByIndex(g.iface)
 	if err != nil {
-		return nil, errNoInterface
+		return nil, err
 	}
 	s, err := openGroupSocket(at, l.local.Addr(), ifi)
 	if err != nil {

@@ -71,6 +71,9 @@ func TestPortableTrafficClass(t *testing.T) {
 				}
 			}
 		}
+		if c := a.Capabilities(); c.NativeOnly != (!v6 && (runtime.GOOS == "windows" || runtime.GOOS == "openbsd")) {
+			t.Errorf("capabilities %+v", c)
+		}
 		if c := a.Capabilities(); !c.ECN && (runtime.GOOS == "linux" || runtime.GOOS == "darwin" || runtime.GOOS == "freebsd" || runtime.GOOS == "openbsd" && v6) {
 			t.Errorf("capabilities %+v", c)
 		}

@@ -4,6 +4,7 @@ package udp
 
 import (
 	"errors"
+	"math"
 	"net"
 	"net/netip"
 	"sync/atomic"
@@ -31,7 +32,7 @@ type datagram struct {
 type receiver struct {
 	verifier *transport.Verifier
 	grouped  bool        // the last call has asked the groups
-	first    int         // group that the next turn begins with
+	first    int         // group that was asked last; the next one begins the next turn
 	few      bool        // little comes: to ask again is the next call's
 	more     atomic.Bool // the last call may have left something
 
@@ -65,8 +66,11 @@ func (l *Link) Recv(b *transport.RxBatch) (int, error) {
 			r.first = (r.first + 1) % len(members)
 			m := members[r.first]
 			// The link goes on without a group that fails, or was
-			// left. It is asked again when Wait has paused.
+			// left.
 			_ = l.take(b, m.ipSocket, m, most)
+			if r.taken == most {
+				break // the next one begins the next turn
+			}
 		}
 		r.grouped = r.taken > 0
 	}
@@ -149,8 +153,7 @@ const maxRefused = 64
 
 // ended reports whether there is nothing more to receive for now, and whether
 // that is because receiving fails. An error may be an ICMP error of an earlier
-// datagram, or on Windows a datagram that was too long: the system reports each
-// of those once.
+// datagram: the system reports each of those once.
 func (t *trouble) ended(err error, stats *transport.LinkCounters) (over, fails bool) {
 	if errors.Is(err, errNothing) {
 		t.inRow = 0
@@ -161,7 +164,9 @@ func (t *trouble) ended(err error, stats *transport.LinkCounters) (over, fails b
 		return false, false
 	}
 	t.inRow = 0
-	t.failing.Add(1)
+	if k := t.failing.Load(); k < math.MaxInt32 {
+		t.failing.Store(k + 1)
+	}
 	return true, true
 }
 

@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/gosoftroce/rocev2/internal/ifaddrs"
@@ -126,4 +127,18 @@ func scopeOf(at netip.AddrPort) (uint32, error) {
 		return 0, &OpenError{Addr: at, Op: "find interface " + z, Err: err, Hint: "local addresses are " + localAddrs()}
 	}
 	return uint32(ifi.Index), nil
+}
+
+// nameZone has the zone of an address be the name of the interface, where it is
+// its index, as Windows shows it (RFC 4007 11.2).
+func nameZone(addr netip.Addr) netip.Addr {
+	if _, err := net.InterfaceByName(addr.Zone()); err == nil {
+		return addr
+	}
+	if index, err := strconv.Atoi(addr.Zone()); err == nil {
+		if ifi, err := net.InterfaceByIndex(index); err == nil {
+			return addr.WithZone(ifi.Name)
+		}
+	}
+	return addr
 }

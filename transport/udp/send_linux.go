@@ -254,12 +254,9 @@ const smallPacket = transport.MaxSealedLen
 // fullCheckMillis is how long a Send waits for room at once.
 const fullCheckMillis = 20
 
-// Bounds on retries, so that a broken device becomes an error, not a hang.
-const (
-	maxRefused  = 64
-	maxStarved  = 200
-	starvePause = 500 * time.Microsecond
-)
+// maxRefused bounds retries, so that a broken device becomes an error, not a
+// hang.
+const maxRefused = 64
 
 // recover handles errno of header s.sent: it makes progress or lets flush try
 // again.

@@ -3,6 +3,7 @@
 package udp
 
 import (
+	"fmt"
 	"net"
 	"net/netip"
 	"os"
@@ -68,7 +69,7 @@ func openSocket(at netip.AddrPort, _ uint32, by *net.Interface) (s *ipSocket, op
 		return nil, "bind", err
 	}
 	if s, err = newSocket(c, by, nil); err != nil {
-		return nil, "have packets sent unfragmented", err
+		return nil, "set up the socket", err
 	}
 	return s, "", nil
 }
@@ -99,7 +100,7 @@ func newSocket(c *net.UDPConn, by *net.Interface, group *net.UDPAddr) (*ipSocket
 	}
 	v4 := c.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Is4()
 	if err := dontfrag.Set(raw, v4); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("have packets sent unfragmented: %w", err)
 	}
 	s := &ipSocket{v4: v4, class: -1, hops: -1, groupHops: -1}
 	opts := optionsOf(c, v4)
@@ -156,17 +157,37 @@ func detach(raw syscall.RawConn, name string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), "udp "+name), nil
 }
 
-// setBuffers asks for buffers of recv and send bytes; 0 leaves one as it is.
-// What the system grants is not known; a refusal leaves its default.
-func (s *ipSocket) setBuffers(recv, send int) {
+// setBuffers asks for buffers of recv and send bytes, or as much of them as the
+// system grants; 0 leaves one as it is. It returns what they hold then, 0 if
+// that is not known.
+func (s *ipSocket) setBuffers(recv, send int) (gotRecv, gotSend int) {
 	_ = s.raw.Control(func(fd uintptr) {
-		if recv > 0 {
-			_ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, recv)
-		}
-		if send > 0 {
-			_ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_SNDBUF, send)
-		}
+		gotRecv = setBufferOf(int(fd), unix.SO_RCVBUF, recv)
+		gotSend = setBufferOf(int(fd), unix.SO_SNDBUF, send)
 	})
+	return gotRecv, gotSend
+}
+
+func setBufferOf(fd, option, n int) int {
+	if n > 0 {
+		askBuffer(n, bufferOf(fd, option), func(n int) error {
+			return unix.SetsockoptInt(fd, unix.SOL_SOCKET, option, n)
+		})
+	}
+	return bufferOf(fd, option)
+}
+
+// bufferOf returns what a buffer holds, 0 if that is not known. Linux doubles
+// the number to account for its overhead; that half is not counted.
+func bufferOf(fd, option int) int {
+	n, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, option)
+	switch {
+	case err != nil:
+		return 0
+	case runtime.GOOS == "linux":
+		return n / 2
+	}
+	return n
 }
 
 // Close closes the socket.
@@ -286,11 +307,15 @@ func listenGroup(at netip.AddrPort, scope uint32) (*net.UDPConn, error) {
 	if at.Addr().Is4() {
 		family, sa = unix.AF_INET, &unix.SockaddrInet4{Port: int(at.Port()), Addr: at.Addr().As4()}
 	}
+	syscall.ForkLock.RLock() // no child inherits it
 	fd, err := unix.Socket(family, unix.SOCK_DGRAM, unix.IPPROTO_UDP)
+	if err == nil {
+		unix.CloseOnExec(fd)
+	}
+	syscall.ForkLock.RUnlock()
 	if err != nil {
 		return nil, os.NewSyscallError("socket", err)
 	}
-	unix.CloseOnExec(fd)
 	f := os.NewFile(uintptr(fd), "group")
 	defer f.Close() // the connection has a descriptor of its own
 	share := []int{unix.SO_REUSEADDR, unix.SO_REUSEPORT}

@@ -72,6 +72,7 @@ var (
 	winsock        = windows.NewLazySystemDLL("ws2_32.dll")
 	wsaEventSelect = winsock.NewProc("WSAEventSelect")
 	wsaPoll        = winsock.NewProc("WSAPoll")
+	wsaRecvFrom    = winsock.NewProc("WSARecvFrom")
 )
 
 // openSocket makes a socket that is bound to at, and sends to groups by an
@@ -198,17 +199,33 @@ func (s *ipSocket) use(f func(windows.Handle)) error {
 	return nil
 }
 
-// setBuffers asks for buffers of recv and send bytes; 0 leaves one as it is.
-// What the system grants is not known; a refusal leaves its default.
-func (s *ipSocket) setBuffers(recv, send int) {
+// setBuffers asks for buffers of recv and send bytes, or as much of them as the
+// system grants; 0 leaves one as it is. It returns what they hold then, 0 if
+// that is not known.
+func (s *ipSocket) setBuffers(recv, send int) (gotRecv, gotSend int) {
 	_ = s.use(func(h windows.Handle) {
-		if recv > 0 {
-			_ = windows.SetsockoptInt(h, windows.SOL_SOCKET, windows.SO_RCVBUF, recv)
-		}
-		if send > 0 {
-			_ = windows.SetsockoptInt(h, windows.SOL_SOCKET, windows.SO_SNDBUF, send)
-		}
+		gotRecv = setBufferOf(h, windows.SO_RCVBUF, recv)
+		gotSend = setBufferOf(h, windows.SO_SNDBUF, send)
 	})
+	return gotRecv, gotSend
+}
+
+func setBufferOf(h windows.Handle, option, n int) int {
+	if n > 0 {
+		askBuffer(n, bufferOf(h, option), func(n int) error {
+			return windows.SetsockoptInt(h, windows.SOL_SOCKET, option, n)
+		})
+	}
+	return bufferOf(h, option)
+}
+
+// bufferOf returns what a buffer holds, 0 if that is not known.
+func bufferOf(h windows.Handle, option int) int {
+	n, err := windows.GetsockoptInt(h, windows.SOL_SOCKET, option)
+	if err != nil {
+		return 0
+	}
+	return n
 }
 
 // Close closes the socket.
@@ -232,13 +249,25 @@ func (s *ipSocket) receive(b []byte, d *datagram) error {
 	in := &s.in
 	in.buf = windows.WSABuf{Len: uint32(len(b)), Buf: &b[0]}
 	in.flags, in.fromLen = 0, int32(unsafe.Sizeof(in.from))
-	err := windows.WSARecvFrom(s.handle, &in.buf, 1, &in.n, &in.flags, &in.from, &in.fromLen, nil, nil)
-	switch err {
-	case nil:
+	// Directly, because golang.org/x/sys allocates the error that nothing
+	// has come.
+	failed, _, errno := syscall.SyscallN(wsaRecvFrom.Addr(), uintptr(s.handle), uintptr(unsafe.Pointer(&in.buf)), 1,
+		uintptr(unsafe.Pointer(&in.n)), uintptr(unsafe.Pointer(&in.flags)),
+		uintptr(unsafe.Pointer(&in.from)), uintptr(unsafe.Pointer(&in.fromLen)), 0, 0)
+	if failed == 0 {
+		errno = 0
+	}
+	switch errno {
+	case 0:
+	case windows.WSAEMSGSIZE:
+		// A datagram that is longer than b, which is full. As an error
+		// it would be one of the socket, and any host can send such
+		// datagrams.
+		in.n = uint32(len(b))
 	case windows.WSAEWOULDBLOCK:
 		return errNothing
 	default:
-		return os.NewSyscallError("wsarecvfrom", err)
+		return os.NewSyscallError("wsarecvfrom", errno)
 	}
 	d.n, d.header = int(in.n), header{}
 	if s.v4 {

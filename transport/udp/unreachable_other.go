@@ -9,4 +9,8 @@ const (
 	portUnreachable = syscall.ECONNREFUSED
 	addrInUse       = syscall.EADDRINUSE
 	notSocket       = syscall.ENOTSOCK
+	addrNotLocal    = syscall.EADDRNOTAVAIL
+	noPermission    = syscall.EACCES
+	manyFiles       = syscall.EMFILE
+	noRoom          = syscall.ENOBUFS
 )

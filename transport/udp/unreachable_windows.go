@@ -11,4 +11,8 @@ const (
 	portUnreachable = syscall.WSAECONNRESET
 	addrInUse       = windows.WSAEADDRINUSE
 	notSocket       = windows.WSAENOTSOCK
+	addrNotLocal    = windows.WSAEADDRNOTAVAIL
+	noPermission    = windows.WSAEACCES
+	manyFiles       = windows.WSAEMFILE
+	noRoom          = windows.WSAENOBUFS
 )
