@@ -83,22 +83,7 @@ func TestGroupsTakeTurns(t *testing.T) {
 			send(t, from, transport.Path{Dst: flood}, 1)
 		}
 		send(t, from, transport.Path{Dst: single}, 1)
-		found := 0
-		for total := 0; total < 65; {
-			if err := l.Wait(); err != nil {
-				t.Fatal(err)
-			}
-			n, err := l.Recv(b)
-			if err != nil {
-				t.Fatal(err)
-			}
-			total += n
-			for _, p := range b.Packets() {
-				if p.Dst == single {
-					found = total
-				}
-			}
-		}
+		found := lastTo(t, l, b, 65, func(dst netip.Addr) bool { return dst == single })
 		if found == 0 || found > 10 {
 			t.Errorf("the packet to %v was number %d", single, found)
 		}
