@@ -47,7 +47,9 @@ type Secure struct {
 	// Failed, if it is not nil, is told why there are no keys with a peer,
 	// whichever side has connected: work requests to it end with
 	// StatusRetryExcErr, which does not say. Strangers that connect can
-	// cause many calls, from several goroutines; it must not wait.
+	// cause many calls, from several goroutines; it must not wait, nor
+	// close the device. Explain of package rdma/secure says what an error
+	// of TLS means.
 	Failed func(peer netip.Addr, err error)
 }
 

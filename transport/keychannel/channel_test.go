@@ -5,9 +5,11 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"io"
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -65,6 +67,8 @@ type conn struct {
 	net.Conn
 	from  netip.Addr
 	queue chan []byte
+	peer  *conn
+	ended atomic.Bool // the peer writes no more
 
 	mu   sync.Mutex
 	shut bool
@@ -75,12 +79,36 @@ func newConn(c net.Conn, from netip.Addr) *conn {
 	go func() {
 		defer c.Close()
 		for b := range k.queue {
-			if _, err := c.Write(b); err != nil {
+			if b == nil {
+				k.peer.ended.Store(true)
+				_ = k.peer.Conn.SetReadDeadline(time.Now()) // for a Read under way
+			} else if _, err := c.Write(b); err != nil {
 				return
 			}
 		}
 	}()
 	return k
+}
+
+func (c *conn) Read(b []byte) (int, error) {
+	if c.ended.Load() {
+		return 0, io.EOF
+	}
+	n, err := c.Conn.Read(b)
+	if err != nil && c.ended.Load() {
+		err = io.EOF
+	}
+	return n, err
+}
+
+// CloseWrite has the peer read to the end of what was written.
+func (c *conn) CloseWrite() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.shut {
+		c.queue <- nil
+	}
+	return nil
 }
 
 func (c *conn) Write(b []byte) (int, error) {
@@ -120,7 +148,9 @@ func (n *network) dial(from, to netip.Addr) (net.Conn, error) {
 		return nil, errors.New("connection refused")
 	}
 	a, b := net.Pipe()
-	near, far := net.Conn(newConn(a, to)), net.Conn(newConn(b, from))
+	one, two := newConn(a, to), newConn(b, from)
+	one.peer, two.peer = two, one
+	near, far := net.Conn(one), net.Conn(two)
 	if n.wrap != nil {
 		near, far = n.wrap(near, false), n.wrap(far, true)
 	}

@@ -190,8 +190,12 @@ const (
 )
 
 // linger takes what the peer has sent still: the connection would be reset
-// else, and the peer not see the alert that says what is wrong.
+// else, and the peer not see the alert that says what is wrong. It says that
+// this side has ended: two sides that linger do not wait for each other.
 func linger(conn net.Conn) {
+	if half, ok := conn.(interface{ CloseWrite() error }); ok {
+		_ = half.CloseWrite()
+	}
 	if conn.SetReadDeadline(time.Now().Add(lingerTime)) == nil {
 		_, _ = io.Copy(io.Discard, io.LimitReader(conn, lingerMost))
 	}

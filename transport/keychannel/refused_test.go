@@ -69,14 +69,18 @@ func TestRefused(t *testing.T) {
 							return err
 						}
 					})
-					var told keychannel.Failure
+					var told keychannel.Failure // the first one
+					var at time.Time
 					b := n.open(t, addrB, c.server, func(k *keychannel.Config) {
 						k.Failed = func(f keychannel.Failure) {
 							mu.Lock()
 							defer mu.Unlock()
-							told = f
+							if told.Err == nil {
+								told, at = f, time.Now()
+							}
 						}
 					})
+					begin := time.Now()
 					if begins {
 						a.Want(addrB, guard.ToSend)
 					} else {
@@ -90,6 +94,9 @@ func TestRefused(t *testing.T) {
 					defer mu.Unlock()
 					if told.Began == begins || told.Peer != addrA || told.Err == nil || !strings.Contains(told.Err.Error(), "remote error: tls: ") || strings.Contains(told.Err.Error(), "required") {
 						t.Errorf("the peer has heard %+v", told)
+					}
+					if took := at.Sub(begin); took > 0 {
+						t.Errorf("the peer has heard it after %v", took)
 					}
 					if why == nil || !strings.Contains(why.Error(), c.want) {
 						t.Errorf("the error is %v", why)
